@@ -1,1 +1,1 @@
-"""Side-by-side measurements of Headgate and its peers; `python -m bench --help` tells what it can do."""
+"""Side-by-side measurements of Headgate and its peers; see `python -m bench --help`."""

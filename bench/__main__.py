@@ -1,7 +1,7 @@
 """`python -m bench`: Headgate and its peers, side by side in one run.
 
-Absolute figures move by a third from one run to the next on a small machine, so every measure is taken in
-interleaved rounds (A B C, A B C, ...), the medians are compared, and the ratio to Kafka is what counts.
+Absolute figures vary by a third between runs on a small machine. So every measure is taken in interleaved
+rounds (A B C, A B C, ...), the medians are compared, and the ratio to Kafka is the result.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bench(
     if output is Output.JSON:
         print(text)
     else:
-        # A pipe tells no width; what it is read in has room.
+        # A pipe has no width; use a fixed one.
         printer = Console(width=None if sys.stdout.isatty() else 150)
         printer.print(as_table(report))
         printer.print(as_processor_table(report))
@@ -97,7 +97,7 @@ def _start(names: list[str], report: Report, stack: ExitStack, console: Console)
             except PeerUnavailable as problem:
                 console.print(f"[yellow]without {name}[/]: {problem}")
                 report.absent[name] = str(problem)
-                # A missing peer makes the run poorer; without Headgate there is nothing to compare.
+                # The run continues without a peer; without Headgate there is nothing to compare.
                 if name == "headgate":
                     raise typer.Exit(1) from None
     report.peers = peers
@@ -105,7 +105,7 @@ def _start(names: list[str], report: Report, stack: ExitStack, console: Console)
 
 
 def _prepare(peers: list[Peer], quick: bool, console: Console) -> None:
-    """Topics, the load generator, and a warm JVM: a cold Kafka answers a third of what it can."""
+    """Create topics, compile the load generator, and warm up the JVM: a cold Kafka is three times slower."""
     with console.status("building bench/load/load.c"):
         build_load()
     for peer in peers:
@@ -165,7 +165,7 @@ def _rounds(measure: Measure, report: Report) -> int:
 
 
 def _one(row: Row, peer: Peer, report: Report) -> None:
-    os.sync()  # what the measure before left to be written is not this one's burden, nor what it left to do
+    os.sync()  # unwritten data and pending work of the previous measure must not slow this one
     try:
         wait_until_at_rest(report.peers)
         figure: Figure = row.measure.run(peer, row.durability, report.effort)

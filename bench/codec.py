@@ -1,8 +1,8 @@
-"""`python -m bench.codec`: our readers and writers beside kio's, and what importing either costs.
+"""`python -m bench.codec`: Headgate's encoders and decoders compared with kio's, and the import time of both.
 
-Both work on the same bytes and the same values, in turns; the median of the rounds is printed, in processor
-time, so that what else the machine does counts for little. kio reads in native code and writes in Python; we
-run generated Python both ways.
+Both process the same bytes and the same values, alternately; the median of the rounds is printed, in
+processor time, so that other load on the machine matters little. kio decodes in native code and encodes in
+Python; Headgate uses generated Python for both.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MEMBER = "consumer-orders-1-0d7a4f6e-5c1b-4d0a-9a55-6f7c2b9e1d3c"
 
 @dataclass(frozen=True)
 class Row:
-    """One message in one version: microseconds of ours and of kio's."""
+    """One message in one version: microseconds of Headgate and of kio."""
 
     title: str
     size_bytes: int
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def messages() -> list[tuple[str, int, Message]]:
-    """What is measured: title, version, message."""
+    """Return the measured messages: title, version, message."""
     return [
         ("OffsetCommit request, 1 partition", 9, commit_request(1)),
         ("OffsetCommit request, 100 partitions", 9, commit_request(100)),
@@ -126,7 +126,7 @@ def messages() -> list[tuple[str, int, Message]]:
 
 
 def commit_request(partitions: int) -> Message:
-    """A commit of a group's member."""
+    """Return a commit of a group member."""
     entries = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000 + index)
         for index in range(partitions)
@@ -140,19 +140,19 @@ def commit_request(partitions: int) -> Message:
 
 
 def commit_response(partitions: int) -> Message:
-    """Its answer."""
+    """Return the response to a commit."""
     entries = [OffsetCommitResponsePartition(partition_index=index) for index in range(partitions)]
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=entries)])
 
 
 def offsets_request(partitions: int) -> Message:
-    """A question for a group's offsets."""
+    """Return a fetch of a group's offsets."""
     topic = OffsetFetchRequestTopics(name="orders", partition_indexes=list(range(partitions)))
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="orders", topics=[topic])])
 
 
 def offsets_response(partitions: int) -> Message:
-    """Its answer."""
+    """Return the response to a fetch of offsets."""
     entries = [
         OffsetFetchResponsePartitions(partition_index=index, committed_offset=1_000_000 + index)
         for index in range(partitions)
@@ -162,7 +162,7 @@ def offsets_response(partitions: int) -> Message:
 
 
 def fetch_request(partitions: int) -> Message:
-    """A consumer's fetch outside a session."""
+    """Return a consumer's fetch outside a session."""
     entries = [
         FetchPartition(partition=index, fetch_offset=1_000_000, partition_max_bytes=1 << 20)
         for index in range(partitions)
@@ -172,7 +172,7 @@ def fetch_request(partitions: int) -> Message:
 
 
 def fetch_response(partitions: int) -> Message:
-    """Its answer."""
+    """Return the response to a fetch."""
     entries = [
         PartitionData(partition_index=index, high_watermark=1_000_100, records=bytes(16_384))
         for index in range(partitions)
@@ -181,7 +181,7 @@ def fetch_response(partitions: int) -> Message:
 
 
 def metadata_response(topics: int, partitions: int) -> Message:
-    """What a client asks first."""
+    """Return the response to a client's first request."""
     entries = [
         MetadataResponsePartition(
             partition_index=index, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
@@ -200,7 +200,7 @@ def metadata_response(topics: int, partitions: int) -> Message:
 
 
 def measure(title: str, version: int, message: Message) -> Row:
-    """Time ours and kio's in turns."""
+    """Measure Headgate's and kio's code alternately."""
     kio_type = kio_class(type(message), version)
     kio_read, kio_write = entity_reader(kio_type), entity_writer(kio_type)
     our_read, our_write = reader_for(type(message), version), writer_for(type(message), version)
@@ -229,7 +229,7 @@ def measure(title: str, version: int, message: Message) -> Row:
 
 
 def kio_class(message_type: type[Message], version: int) -> Any:
-    """kio's class of one version of a message."""
+    """Return kio's class of one version of a message."""
     module_name = APIS[message_type.API_KEY].module
     side = "response" if message_type.__name__.endswith("Response") else "request"
     return getattr(
@@ -238,7 +238,7 @@ def kio_class(message_type: type[Message], version: int) -> Any:
 
 
 def import_scripts() -> dict[str, str]:
-    """What is imported, each in a fresh process."""
+    """Return the imports to measure, each for a fresh process."""
     ours = "".join(f"import headgate.wire.messages.{info.module}\n" for info in APIS.values())
     all_versions = "import kio.serial\n" + "".join(
         f"import kio.schema.{info.module}.v{version}.{side}\n"
@@ -257,7 +257,7 @@ def import_scripts() -> dict[str, str]:
 
 
 def import_costs() -> dict[str, float]:
-    """Milliseconds that a fresh interpreter spends on the imports, its own start not counted."""
+    """Return the milliseconds of the imports in a fresh interpreter, without its start."""
     scripts = import_scripts()
     times: dict[str, list[float]] = {title: [] for title in scripts}
     for _ in range(IMPORT_ROUNDS):
@@ -269,7 +269,7 @@ def import_costs() -> dict[str, float]:
             command = [sys.executable, "-c", program]
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
             times[title].append(float(done.stdout))
-    # The first round compiled what had not been compiled yet.
+    # The first round includes the compilation to bytecode.
     return {title: statistics.median(each[1:]) for title, each in times.items()}
 
 

@@ -1,7 +1,8 @@
-"""Measures of many members of consumer groups (KIP-848): their heartbeats, how they settle, what they cost.
+"""Measures with many members of consumer groups (KIP-848): heartbeats, time to settle, memory.
 
-The members are real ones (`bench/load/members.c`): they acknowledge what they are given. A group is settled
-when each of them has its even part of the partitions and has said so, and the broker calls it stable.
+The members are real ones (`bench/load/members.c`): they acknowledge their assignments. A group is settled
+when each member has its even share of the partitions and has acknowledged it, and the broker reports the
+group as stable.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _PREFIXES = (f"crowd-{number:03}" for number in count())
 
 
 class GroupMeasured(Measured):
-    """What measures of groups have in common that live on a peer as it stands."""
+    """The common part of group measures that use a running peer."""
 
     __slots__ = ()
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return peer.balances_groups and durability in peer.bootstraps
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatMeasure(GroupMeasured):
-    """How many heartbeats of settled members a peer answers in a second."""
+    """Heartbeats of settled members that a peer answers per second."""
 
     name: str
     title: str
@@ -54,7 +55,7 @@ class HeartbeatMeasure(GroupMeasured):
     unit: str = "requests/s"
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run, over new groups; raises MeasureFailed if a heartbeat is refused or a group moves."""
+        """Run once, with new groups. Raises MeasureFailed if a heartbeat is refused or a group rebalances."""
         visit = Visit(
             prefix=next(_PREFIXES),
             seconds=effort.seconds,
@@ -74,7 +75,7 @@ class HeartbeatMeasure(GroupMeasured):
 
 @dataclass(frozen=True, slots=True)
 class ClassicHeartbeatMeasure(GroupMeasured):
-    """How many heartbeats of members of classic groups a peer answers in a second, a group a connection."""
+    """Heartbeats of members of classic groups that a peer answers per second, one group per connection."""
 
     name: str
     title: str
@@ -83,7 +84,7 @@ class ClassicHeartbeatMeasure(GroupMeasured):
     unit: str = "requests/s"
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run, over new groups; raises MeasureFailed if a heartbeat is refused."""
+        """Run once, with new groups. Raises MeasureFailed if a heartbeat is refused."""
         warm_up_s = effort.warm_up_seconds
         before_s, began = peer.processor_s(durability), time.monotonic()
         try:
@@ -107,10 +108,9 @@ class ClassicHeartbeatMeasure(GroupMeasured):
 
 @dataclass(frozen=True, slots=True)
 class StormMeasure(GroupMeasured):
-    """How long all members of many groups take that start at once, until each has its assignment.
+    """Time until all members of many groups that start at once have their assignments.
 
-    Those of classic groups take it and are done; those of consumer groups have acknowledged it, too. The
-    processor time is that of a member.
+    Members of consumer groups have acknowledged theirs, too. The processor time is per member.
     """
 
     name: str
@@ -122,7 +122,7 @@ class StormMeasure(GroupMeasured):
     is_burden: ClassVar[bool] = True
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run, over new groups; raises MeasureFailed."""
+        """Run once, with new groups. Raises MeasureFailed."""
         bootstrap, crowd = peer.bootstrap(durability), self.crowd
         before_s = peer.processor_s(durability)
         try:
@@ -142,9 +142,9 @@ class StormMeasure(GroupMeasured):
 
 @dataclass(frozen=True, slots=True)
 class SettleMeasure(GroupMeasured):
-    """How long one large group takes from its last join until everybody has what it is to have.
+    """Time from the last join of one large group until all members have their target assignments.
 
-    Latencies are those of the heartbeats from the first join until then, the processor time is a member's.
+    Latencies are those of the heartbeats from the first join until then; the processor time is per member.
     """
 
     name: str
@@ -156,7 +156,7 @@ class SettleMeasure(GroupMeasured):
     is_burden: ClassVar[bool] = True
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run; raises MeasureFailed if the group does not settle."""
+        """Run once. Raises MeasureFailed if the group does not settle."""
         bootstrap = peer.bootstrap(durability)
         visit = Visit(prefix=next(_PREFIXES), broker=peer.process_ids[durability])
         try:
@@ -171,9 +171,9 @@ class SettleMeasure(GroupMeasured):
 
 @dataclass(frozen=True, slots=True)
 class MemoryMeasure(Measured):
-    """What a broker of its own grows by for each member of a crowd that has settled and stays.
+    """Memory growth of a separate broker for each member of settled groups.
 
-    Ours by the memory of the process, Kafka by what is alive in its heap.
+    For Headgate it is the memory of the process, for Kafka the live objects in its heap.
     """
 
     name: str
@@ -185,11 +185,11 @@ class MemoryMeasure(Measured):
     is_taken_once: ClassVar[bool] = True
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return peer.name in _FRESH
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run; raises MeasureFailed."""
+        """Run once. Raises MeasureFailed."""
         try:
             with _FRESH[peer.name]() as (bootstrap, used_bytes):
                 _prepare(bootstrap, self.crowd)
@@ -204,13 +204,14 @@ class MemoryMeasure(Measured):
 CrowdMeasure = HeartbeatMeasure | ClassicHeartbeatMeasure | SettleMeasure | StormMeasure | MemoryMeasure
 
 _PREPARED: set[tuple[str, str]] = set()
-"""Brokers with the topics they have."""
+"""Brokers whose topics exist."""
 
 
 def _prepare(bootstrap: str, crowd: Crowd) -> None:
-    """Make the crowd's topics and wait until groups are given all of their partitions.
+    """Create the topics and wait until groups are assigned all of their partitions.
 
-    Kafka takes half a minute to make the folders of 10,000 partitions before its coordinator knows them.
+    Kafka needs half a minute to create the directories of 10,000 partitions before its coordinator knows
+    them.
     """
     single = crowd.topics == 1
     names = [crowd.topic] if single else [f"{crowd.topic}-{number:03}" for number in range(crowd.topics)]
@@ -222,7 +223,7 @@ def _prepare(bootstrap: str, crowd: Crowd) -> None:
 
 
 def warm_up(bootstrap: str, seconds: float) -> None:
-    """Heartbeats that are not counted; raises LoadFailed."""
+    """Send heartbeats that are not counted. Raises LoadFailed."""
     run_members(bootstrap, MANY_GROUPS, Visit(prefix=next(_PREFIXES), seconds=seconds))
     run_stay(bootstrap, ClassicCrowd(), prefix=next(_PREFIXES), seconds=seconds, warm_up_seconds=0)
 
@@ -248,7 +249,7 @@ def _fresh_kafka() -> Iterator[tuple[str, UsedBytes]]:
         command = ["jcmd", str(node.process_id), "GC.class_histogram"]
 
         def used_bytes() -> int:
-            # It collects garbage before it counts.
+            # The command runs a garbage collection first.
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=JCMD_TIMEOUT_S, check=False
             )

@@ -1,7 +1,7 @@
-"""`python -m bench.data`: produces or consumes small records through confluent-kafka, as fast as it goes.
+"""`python -m bench.data`: produce or consume small records with confluent-kafka at full speed.
 
-Run as a child process by `python -m bench`, so that each measurement starts with a fresh client; prints
-one JSON object: records, seconds, records_per_s. Producing ends when every record is acknowledged (acks=all);
+`python -m bench` runs it as a child process, so that each measurement has a fresh client. It prints one JSON
+object: records, seconds, records_per_s. Producing ends when every record is acknowledged (acks=all);
 consuming is timed from the first record that arrives to the last.
 """
 
@@ -21,7 +21,7 @@ GIVE_UP_AFTER_S = 120.0
 
 
 def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
-    """Writes `records` records over all partitions, waiting whenever the client's own queue is full."""
+    """Produce `records` records to all partitions; wait while the client's queue is full."""
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -56,13 +56,13 @@ def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 
 def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
-    """Reads `records` records from the beginning of all partitions."""
+    """Consume `records` records from the start of all partitions."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "bench-consume",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        # A client whose queue is full asks no more for a second, which is longer than the whole run takes.
+        # By default a client with a full queue waits a second before its next fetch, longer than the run.
         "fetch.queue.backoff.ms": 1,
     }
     consumer = Consumer(config)
@@ -84,7 +84,7 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """The command line: produce|consume BOOTSTRAP TOPIC RECORDS."""
+    """Run the command line: produce|consume BOOTSTRAP TOPIC RECORDS."""
     parser = argparse.ArgumentParser(prog="python -m bench.data")
     parser.add_argument("what", choices=("produce", "consume"))
     parser.add_argument("bootstrap")

@@ -1,4 +1,4 @@
-"""What one run of a measure is given, and what it finds."""
+"""The input and the result of one run of a measure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import ClassVar
 
 
 class MeasureFailed(RuntimeError):
-    """A run that gave no figure, or one that must not be trusted; the message says which and why."""
+    """A run has no result, or one that is not reliable; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and how much one run measures."""
+    """Duration and size of one run."""
 
     seconds: float
     warm_up_seconds: float
@@ -21,22 +21,22 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one run found: the figure itself, in the measure's unit, and latencies where they are known."""
+    """Result of one run: the value, in the measure's unit, and latencies if they are known."""
 
     value: float
     processor_us: float | None = None
-    """What one request, offset, record or assignment cost in processor time, threads added up."""
+    """Processor time of one request, offset, record or assignment, of all threads."""
     p50_ms: float | None = None
     p99_ms: float | None = None
 
 
 class Measured:
-    """What measures have in common unless they say otherwise."""
+    """The defaults of all measures."""
 
     __slots__ = ()
     is_cost: ClassVar[bool] = False
-    """Whether less is better."""
+    """True if a lower value is better."""
     is_taken_once: ClassVar[bool] = False
-    """Whether one round tells as much as many."""
+    """True if one round is enough."""
     is_burden: ClassVar[bool] = False
-    """Whether a broker has more to carry after it, so that it had better come last."""
+    """True if it leaves load on the broker, so that it should run last."""

@@ -1,4 +1,4 @@
-"""Measures by the tools that come with Apache Kafka: Java's producer and consumer, against any broker."""
+"""Measures with the tools of Apache Kafka: Java's producer and consumer, against any broker."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from bench.peers import Durability, Peer, create_topic
 
 TOOL_TIMEOUT_S = 300.0
 TOOL_JVM = ("-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-Djava.awt.headless=true")
-"""What Kafka's own start scripts give its tools."""
+"""The options that Kafka's own start scripts set for its tools."""
 LATENCY_RECORDS = 10_000
 QUICK_LATENCY_RECORDS = 500
 _TOPICS = (f"java-{number:03}" for number in count())
 _PRODUCED = re.compile(r"^\d+ records sent, ([\d.]+) records/sec", re.MULTILINE)
 _LATENCY = re.compile(r"99th = (\d+), 99\.9th = (\d+)")
 _FETCHED_PER_S = -1
-"""The last column that ConsumerPerformance prints: records a second, without the time to join its group."""
+"""The last column of ConsumerPerformance: records per second, without the time to join its group."""
 
 
 class JavaMeasured(Measured):
-    """What measures by Kafka's tools have in common."""
+    """The common part of measures with Kafka's tools."""
 
     __slots__ = ()
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return peer.serves_data and durability in peer.bootstraps
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerPerformance(JavaMeasured):
-    """How many records of 100 bytes a second Java's producer sends, with acks=all."""
+    """Records of 100 bytes per second that Java's producer sends, with acks=all."""
 
     name: str = "java-produce"
     title: str = "ProducerPerformance, 100-byte records, acks=all"
@@ -45,7 +45,7 @@ class ProducerPerformance(JavaMeasured):
     unit: str = "records/s"
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run over a topic of its own; raises MeasureFailed."""
+        """Run once with a new topic. Raises MeasureFailed."""
         topic = _new_topic(peer, durability)
         before_s = peer.processor_s(durability)
         said = _produce(peer.bootstraps[durability], topic, effort.records)
@@ -58,7 +58,7 @@ class ProducerPerformance(JavaMeasured):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPerformance(JavaMeasured):
-    """How many records of 100 bytes a second Java's consumer fetches."""
+    """Records of 100 bytes per second that Java's consumer fetches."""
 
     name: str = "java-consume"
     title: str = "ConsumerPerformance, 100-byte records"
@@ -66,7 +66,7 @@ class ConsumerPerformance(JavaMeasured):
     unit: str = "records/s"
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run over a topic of its own; raises MeasureFailed."""
+        """Run once with a new topic. Raises MeasureFailed."""
         bootstrap, topic = peer.bootstraps[durability], _new_topic(peer, durability)
         _produce(bootstrap, topic, effort.records)
         before_s = peer.processor_s(durability)
@@ -83,7 +83,7 @@ class ConsumerPerformance(JavaMeasured):
 
 @dataclass(frozen=True, slots=True)
 class EndToEndLatency(JavaMeasured):
-    """How long one record takes from Java's producer to Java's consumer, one after the other: p99.9."""
+    """Latency of single records from Java's producer to Java's consumer, one after another: p99.9."""
 
     name: str = "java-latency"
     title: str = "EndToEndLatency, p99.9 of one 100-byte record"
@@ -92,7 +92,7 @@ class EndToEndLatency(JavaMeasured):
     is_cost: ClassVar[bool] = True
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run over a topic of its own; raises MeasureFailed."""
+        """Run once with a new topic. Raises MeasureFailed."""
         topic = _new_topic(peer, durability, partitions=1)
         records = min(LATENCY_RECORDS, effort.records // (200_000 // QUICK_LATENCY_RECORDS))
         options = {
@@ -106,7 +106,7 @@ class EndToEndLatency(JavaMeasured):
         found = _LATENCY.search(said)
         if found is None:
             raise MeasureFailed(f"EndToEndLatency tells no latency: {said[-500:]}")
-        # It tells whole milliseconds: a p99.9 of none is less than one.
+        # The tool prints whole milliseconds: a p99.9 of 0 is less than one.
         return Figure(max(float(found[2]), 0.5), p99_ms=float(found[1]))
 
 
@@ -134,7 +134,7 @@ def _produce(bootstrap: str, topic: str, records: int) -> str:
 
 
 def _tool(name: str, *words: str) -> str:
-    """What one of Kafka's tools prints; raises MeasureFailed."""
+    """Return the output of one of Kafka's tools. Raises MeasureFailed."""
     try:
         command = java_command(f"org.apache.kafka.tools.{name}", *words, jvm=TOOL_JVM)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)

@@ -1,4 +1,4 @@
-"""What is measured: each measure is a name, a unit, and one run against one peer at one durability."""
+"""The measures: each is a name, a unit, and one run with one peer at one durability."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS = 1_000, 100, 10_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetMeasure(Measured):
-    """How many offset requests (or offsets, if a request carries many) a peer answers in a second."""
+    """Offset requests (or offsets, if a request carries many) that a peer answers per second."""
 
     name: str
     title: str
@@ -37,21 +37,21 @@ class OffsetMeasure(Measured):
 
     @property
     def unit(self) -> str:
-        """Requests for single offsets, offsets for wide ones."""
+        """Return the unit: requests for single offsets, offsets for wide requests."""
         return "requests/s" if self.load.partitions == 1 else "offsets/s"
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return durability in peer.bootstraps and self.load.partitions <= peer.widest
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run; raises MeasureFailed if a single answer was refused or is missing."""
+        """Run once. Raises MeasureFailed if an answer is an error or missing."""
         bootstrap = peer.bootstrap(durability)
         load = self.load
         try:
             if load.api == OFFSET_FETCH:
                 load = replace(load, api_version=peer.offset_fetch_version)
-                # There must be something to fetch: every group has committed before.
+                # Every group commits first, so that there are offsets to fetch.
                 committed = replace(self.load, api=OFFSET_COMMIT, rounds=1)
                 self._check(run_load(bootstrap, committed, seconds=0.3, warm_up_seconds=0), counts=False)
                 wait_until_at_rest([peer])
@@ -62,7 +62,7 @@ class OffsetMeasure(Measured):
             result = run_load(bootstrap, load, seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
         except LoadFailed as error:
             raise MeasureFailed(str(error)) from error
-        # The share of a processor, over warm-up and measurement alike.
+        # The share of a processor, in warm-up and measurement together.
         share = (peer.processor_s(durability) - before_s) / (time.monotonic() - began)
         self._check(result, counts=True)
         value = result.requests_per_s if load.partitions == 1 else result.offsets_per_s
@@ -77,7 +77,7 @@ class OffsetMeasure(Measured):
 
 @dataclass(frozen=True, slots=True)
 class DataMeasure(Measured):
-    """How many 100-byte records a second go through confluent-kafka into a fresh topic, or out of it."""
+    """100-byte records per second through confluent-kafka into a fresh topic, or out of it."""
 
     name: str
     title: str
@@ -86,11 +86,11 @@ class DataMeasure(Measured):
     unit: str = "records/s"
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return peer.serves_data and durability in peer.bootstraps
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run over a topic of its own; raises MeasureFailed."""
+        """Run once with a new topic. Raises MeasureFailed."""
         bootstrap = peer.bootstraps[durability]
         topic = f"bench-{self.name}-{next(_TOPICS)}"
         flushes = peer.flushes is not None and durability is Durability.DURABLE
@@ -105,28 +105,28 @@ class DataMeasure(Measured):
 
 @dataclass(frozen=True, slots=True)
 class AssignMeasure(Measured):
-    """How often a second an assignor decides about a large group, in one thread and without a broker."""
+    """Assignments of a large group per second, in one thread and without a broker."""
 
     name: str
     title: str
     assignor: str
     joins: bool
-    """Whether one member joins an assigned group; otherwise nobody has anything yet."""
+    """True: one member joins an assigned group. False: the group has no assignment yet."""
     durabilities: tuple[Durability, ...] = READ
     unit: str = "assignments/s"
 
     def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
+        """Return whether the peer supports the measure at that durability."""
         return peer.name in ("headgate", "kafka")
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
-        """One run, half of it to warm up; raises MeasureFailed."""
+        """Run once, half of the time as warm-up. Raises MeasureFailed."""
         spec = group_of(ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS)
         if self.joins:
             spec = one_joins(spec, self.assignor)
         try:
             if peer.name == "kafka":
-                # A JVM takes seconds until all of it is compiled.
+                # A JVM needs seconds to compile all of the code.
                 (decision,) = kafka_assign([spec], self.assignor, 2 * effort.seconds)
             else:
                 decision = assign(spec, self.assignor, effort.seconds)
@@ -139,7 +139,7 @@ _TOPICS = count()
 
 
 def _data(what: str, bootstrap: str, topic: str, records: int) -> float:
-    """Records a second."""
+    """Return records per second."""
     command = [sys.executable, "-m", "bench.data", what, bootstrap, topic, str(records)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DATA_TIMEOUT_S, check=False)
@@ -159,7 +159,7 @@ def _fetch(name: str, title: str, **load: int) -> OffsetMeasure:
 
 
 def _of_many_groups() -> tuple[OffsetMeasure, ...]:
-    """Requests of 20,000 groups that come in turn: what a coordinator of many consumers is asked."""
+    """Return measures with 20,000 groups in turn: the load of a coordinator with many consumers."""
     commits = Load(api=OFFSET_COMMIT, topic=LOAD_TOPIC, groups=MANY_GROUPS, rounds=ROUNDS)
     fetches, turns = replace(commits, api=OFFSET_FETCH), replace(commits, api=IN_TURN)
     return (

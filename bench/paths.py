@@ -1,4 +1,4 @@
-"""Where this repository keeps what it fetches and builds; all of it is under `build/` and may be deleted."""
+"""The directories of downloads and builds; all are under `build/` and may be deleted."""
 
 from __future__ import annotations
 

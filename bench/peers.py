@@ -1,7 +1,7 @@
-"""The brokers that are measured side by side: each one real, each one a child process on this machine.
+"""The brokers that are compared: real ones, each a child process on this machine.
 
-Every peer is entered as a context manager, knows which measures it can take part in, and can be told
-which durability to answer at. Kafka's is changed per topic; Headgate's is the server's, so it runs twice.
+Every peer is a context manager, knows which measures it supports, and can be switched to a durability.
+Kafka's is a setting of the topic; Headgate's is a setting of the server, so two servers run.
 """
 
 from __future__ import annotations
@@ -36,45 +36,46 @@ _LOOK_S = 0.5
 
 
 class Durability(Enum):
-    """What a broker has done with a write when it answers it."""
+    """What a broker has done with a write when it sends the response."""
 
     PAGE_CACHE = "page cache"
     DURABLE = "durable"
 
 
 class PeerUnavailable(RuntimeError):
-    """A peer that cannot take part; the message says why and what to do about it."""
+    """A peer cannot run; the message says why and what to do about it."""
 
 
 @dataclass
 class Peer:
-    """One broker under measurement: where it listens, at each durability it has."""
+    """One broker under measurement: its address at each durability."""
 
     name: str
     bootstraps: dict[Durability, str]
     process_ids: dict[Durability, int]
     widest: int = 100_000
-    """The most partitions that a topic of this peer has."""
+    """Maximum number of partitions of a topic of this peer."""
     offset_fetch_version: int = 8
     serves_data: bool = True
     balances_groups: bool = True
-    """Whether it has groups of the consumer protocol."""
+    """Whether it supports groups of the consumer protocol."""
     note: str = ""
     flushes: Durability | None = field(default=None, repr=False)
-    """For a peer whose durability is a topic's setting: the one that is in force."""
+    """For a peer whose durability is a setting of the topic: the current one."""
 
     def processor_s(self, durability: Durability) -> float:
-        """The processor time that the broker has used so far, of all its threads."""
+        """Return the processor time that the broker has used so far, of all its threads."""
         try:
             stat = Path(f"/proc/{self.process_ids[durability]}/stat").read_text()
-        except OSError:  # not Linux, or the broker is gone
+        except OSError:  # not Linux, or the broker has ended
             return math.nan
-        # After the name, which may hold anything, in brackets: fields 14 and 15 are user and system time.
+        # After the name in brackets, which may have any characters: fields 14 and 15 are user and system
+        # time.
         fields = stat.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def bootstrap(self, durability: Durability) -> str:
-        """Where to ask for that durability, after making sure that it is in force."""
+        """Return the address for that durability, after the switch to it."""
         if self.flushes is not None and self.flushes is not durability:
             every = "1" if durability is Durability.DURABLE else str(2**63 - 1)
             set_topic_config(self.bootstraps[durability], "__consumer_offsets", "flush.messages", every)
@@ -84,7 +85,7 @@ class Peer:
 
 @contextmanager
 def headgate() -> Iterator[Peer]:
-    """Two real servers, one at each durability."""
+    """Run two real servers, one at each durability."""
     with ExitStack() as stack:
         pairs = ((Durability.DURABLE, "sync"), (Durability.PAGE_CACHE, "page-cache"))
         run = {durability: stack.enter_context(_serve(name)) for durability, name in pairs}
@@ -98,7 +99,7 @@ def headgate() -> Iterator[Peer]:
 
 @contextmanager
 def kafka() -> Iterator[Peer]:
-    """Apache Kafka; durable means flush.messages=1 on the topic that is written to."""
+    """Run Apache Kafka; durable means flush.messages=1 on the topic of the writes."""
     if problem := kafka_missing():
         raise PeerUnavailable(problem)
     with kafka_node() as node:
@@ -113,7 +114,7 @@ def kafka() -> Iterator[Peer]:
 
 @contextmanager
 def mock() -> Iterator[Peer]:
-    """librdkafka's mock cluster, in memory only, with topics of four partitions."""
+    """Run librdkafka's mock cluster, in memory only, with topics of four partitions."""
     child = [sys.executable, "-c", _MOCK, LOAD_TOPIC]
     with _child(child, "listening ") as (address, process_id):
         yield Peer(
@@ -140,9 +141,9 @@ sys.stdin.read()
 
 
 def wait_until_at_rest(peers: list[Peer]) -> None:
-    """Wait until all brokers together use less than a fifth of a processor; raises PeerUnavailable.
+    """Wait until all brokers together use less than a fifth of a processor. Raises PeerUnavailable.
 
-    What one has to compact of the last measure is no burden on the next one, its own or another's.
+    So compaction of the previous measure's data does not slow the next measure.
     """
     deadline = time.monotonic() + REST_TIMEOUT_S
     processes = {
@@ -151,7 +152,9 @@ def wait_until_at_rest(peers: list[Peer]) -> None:
     before = -math.inf
     while time.monotonic() < deadline:
         used_s = sum(peer.processor_s(durability) for peer, durability in processes.values())
-        if math.isnan(used_s) or used_s - before <= 0.2 * _LOOK_S:  # where nobody can tell, nobody waits
+        if (
+            math.isnan(used_s) or used_s - before <= 0.2 * _LOOK_S
+        ):  # do not wait where processor time is unknown
             return
         before = used_s
         time.sleep(_LOOK_S)
@@ -163,7 +166,7 @@ PEERS = {"headgate": headgate, "kafka": kafka, "mock": mock}
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, Any] | None = None) -> None:
-    """Creates a topic and waits until it is there; raises PeerUnavailable."""
+    """Create a topic and wait until it exists. Raises PeerUnavailable."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topic = NewTopic(name, partitions, 1, config={key: str(value) for key, value in (config or {}).items()})
     deadline = time.monotonic() + START_TIMEOUT_S
@@ -181,9 +184,12 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, A
 
 @contextmanager
 def _serve(durability: str) -> Iterator[tuple[str, int]]:
-    """headgate serve with that durability, and all else as it comes."""
+    """Run `headgate serve` with that durability and defaults otherwise."""
     try:
-        settings = {"headgate.durability": durability, "group.initial.rebalance.delay.ms": "0"}  # as Kafka's
+        settings = {
+            "headgate.durability": durability,
+            "group.initial.rebalance.delay.ms": "0",
+        }  # as for Kafka
         with run(settings, log_level="warning") as broker:
             assert broker.pid is not None
             yield broker.bootstrap_servers, broker.pid
@@ -193,7 +199,7 @@ def _serve(durability: str) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def _child(command: list[str], ready: str) -> Iterator[tuple[str, int]]:
-    """Runs a broker until the block is left; gives the address it prints after `ready`, and its id."""
+    """Run a broker until the block ends; yield the address it prints after `ready`, and its process id."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command,
@@ -203,7 +209,7 @@ def _child(command: list[str], ready: str) -> Iterator[tuple[str, int]]:
             text=True,
             start_new_session=True,
         )
-        # A child that says nothing is ended, which ends the reading of its output too.
+        # A child that prints nothing is killed, which ends the read of its output too.
         watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
         watchdog.start()
         try:

@@ -1,4 +1,4 @@
-"""What a run found: medians, ratios, one table for people and one JSON object for everything else."""
+"""The result of a run: medians, ratios, a table for people and a JSON object for programs."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from bench.peers import Durability, Peer
 
 @dataclass
 class Row:
-    """One measure at one durability: the figures of every round, by peer."""
+    """One measure at one durability: the values of every round, by peer."""
 
     measure: Measure
     durability: Durability
     figures: dict[str, list[Figure]] = field(default_factory=dict)
 
     def value(self, peer: str) -> float | None:
-        """The median over the rounds, in the measure's unit."""
+        """Return the median of the rounds, in the measure's unit."""
         figures = self.figures.get(peer)
         return median(figure.value for figure in figures) if figures else None
 
     def p99_ms(self, peer: str) -> float | None:
-        """The median of the rounds' 99th percentiles."""
+        """Return the median of the rounds' 99th percentiles."""
         known = [figure.p99_ms for figure in self.figures.get(peer, []) if figure.p99_ms is not None]
         return median(known) if known else None
 
     def processor_us(self, peer: str) -> float | None:
-        """The median of what one request, offset or record cost the broker in processor time."""
+        """Return the median of the broker's processor time of one request, offset or record."""
         figures = self.figures.get(peer, [])
         known = [figure.processor_us for figure in figures if figure.processor_us is not None]
         return median(known) if known else None
 
     def ratio(self, peer: str, other: str) -> float | None:
-        """How many times faster `peer` is than `other`, or how many times less it takes."""
+        """Return how many times faster `peer` is than `other`, or how many times less it takes."""
         ours, theirs = self.value(peer), self.value(other)
         if not ours or not theirs:
             return None
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass
 class Report:
-    """Everything a run found, and what it was run on."""
+    """The result of a run, and its environment."""
 
     rounds: int
     effort: Effort
@@ -62,7 +62,9 @@ class Report:
 
 
 def as_table(report: Report) -> Table:
-    """A table to read: one row a measure and durability, one column a peer, latency in brackets."""
+    """Return a table: one row for each measure and durability, one column for each peer, latency in
+    brackets.
+    """
     title = f"medians of {report.rounds} interleaved rounds of {report.effort.seconds:g} s (p99 in ms)"
     table = _table(report, title, ["measure", "durability", "unit"])
     table.add_column("headgate / kafka", justify="right")
@@ -82,7 +84,7 @@ def as_table(report: Report) -> Table:
 
 
 def as_processor_table(report: Report) -> Table:
-    """What each answer cost the broker: the figure that a busy machine disturbs least."""
+    """Return the broker's processor time of each answer: the value that other load disturbs least."""
     title = "the processor time of one request, offset, record or assignment, in microseconds"
     table = _table(report, title, ["measure", "durability"])
     for row in report.rows:
@@ -111,7 +113,7 @@ def _ends_section(report: Report, row: Row) -> bool:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The same as numbers, with every round."""
+    """Return the numbers with every round."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {

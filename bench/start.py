@@ -1,9 +1,9 @@
-"""`python -m bench.start`: how long a start takes with millions of committed offsets, beside Apache Kafka.
+"""`python -m bench.start`: the start time with millions of committed offsets, compared with Apache Kafka.
 
-The same commits go to both brokers over the wire: 30,000 groups commit 100 partitions each, twice, which
-makes 3 million offsets behind 6 million records. Then each broker is stopped and started again, and what
-counts is the time from the start of its process until offsets of groups all over the log are answered, and
-right.
+Both brokers get the same commits over the network: 30,000 groups commit 100 partitions each, twice, which
+makes 3 million offsets in 6 million records. Then each broker is stopped and restarted. The result is the
+time from the start of its process until fetches of offsets of groups all over the log return the right
+values.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ DEADLINE_S = 120.0
 _OFFSET_COMMIT, _OFFSET_FETCH = 8, 9
 _COMMIT_VERSION, _FETCH_VERSION = 7, 5
 _LOADING = (14, 15, 16)
-"""Errors of a coordinator that is not up yet."""
+"""Errors of a coordinator that is still loading."""
 _LOADED = re.compile(r"Finished loading of metadata from (\S+) .*?in (\d+) ?m")
 _KAFKA_SETTINGS = {"log.cleaner.enable": "false", "offsets.topic.num.partitions": "1"}
 _HEADGATE_SETTINGS = {"log.cleaner.enable": "false", "headgate.durability": "page-cache"}
 
 
 class StartFailed(RuntimeError):
-    """A broker that answered wrongly or not at all; the message says what."""
+    """A broker answered wrongly or not at all; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start: seconds until the first right answer, and what the broker says of its loading alone."""
+    """One start: seconds until the first right answer, and the loading time that the broker reports."""
 
     name: str
     seconds: float
@@ -64,7 +64,7 @@ class Start:
 
 
 class Asker:
-    """A connection that commits and fetches offsets, with many requests under way."""
+    """A connection that commits and fetches offsets, with many requests in flight."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=DEADLINE_S)
@@ -93,7 +93,7 @@ class Asker:
             self._expect(accepted)
 
     def fetch(self, group: int) -> tuple[int, list[int]]:
-        """The error and the offsets of a group."""
+        """Return the error and the offsets of a group."""
         wanted = struct.pack(">i", PARTITIONS) + struct.pack(f">{PARTITIONS}i", *range(PARTITIONS))
         body = _text(group_id(group)) + struct.pack(">i", 1) + _text(TOPIC) + wanted
         self._send(_OFFSET_FETCH, _FETCH_VERSION, body)
@@ -127,12 +127,12 @@ def _text(text: str) -> bytes:
 
 
 def group_id(number: int) -> str:
-    """The name of a group."""
+    """Return the name of a group."""
     return f"group-{number}"
 
 
 def fill(host: str, port: int, groups: int) -> None:
-    """Commit everything, round by round."""
+    """Commit all offsets, round by round."""
     asker = Asker(host, port)
     for number in range(1, ROUNDS + 1):
         asker.commit(range(groups), number)
@@ -140,7 +140,7 @@ def fill(host: str, port: int, groups: int) -> None:
 
 
 def wait_for_offsets(host: str, port: int, groups: int) -> None:
-    """Return when offsets of groups all over the log are told, and right. Raises StartFailed."""
+    """Wait until the offsets of groups all over the log are returned, and are right. Raises StartFailed."""
     deadline = time.monotonic() + DEADLINE_S
     asker = None
     pending = [*range(0, groups, max(1, groups // 20)), groups - 1]
@@ -168,7 +168,7 @@ def wait_for_offsets(host: str, port: int, groups: int) -> None:
 
 
 def headgate_starts(groups: int, rounds: int) -> Iterator[Start]:
-    """All ways to start Headgate on these offsets."""
+    """Start Headgate with these offsets in all ways."""
     with _temporary() as home:
         broker = Broker(home / "data", _HEADGATE_SETTINGS, 0, DEADLINE_S, "warning")
         broker.start()
@@ -211,7 +211,7 @@ def _processor_seconds(process_id: int) -> float:
 
 
 def kafka_starts(groups: int, rounds: int) -> Iterator[Start]:
-    """Starts of Apache Kafka on the same offsets, a clean stop before each."""
+    """Start Apache Kafka with the same offsets, after a clean stop each time."""
     with _temporary() as home:
         port, controller_port = kafka._free_ports(2)
         properties = kafka._properties(home / "data", port, controller_port) | _KAFKA_SETTINGS
@@ -240,7 +240,7 @@ def kafka_starts(groups: int, rounds: int) -> Iterator[Start]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Let it close its logs; end it if it does not."""
+    """Let it close its logs; kill it if it does not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -276,7 +276,7 @@ def bench_start(
     json_file: Annotated[Path, typer.Option(help="Where the result is kept.")] = BUILD / "start.json",
 ) -> None:
     """Measures starts with many committed offsets, Headgate's and Kafka's."""
-    # As it is installed: the modules are compiled once, not at every start.
+    # As installed: the modules are compiled to bytecode once, not at every start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     console = Console()
     starts: list[Start] = []

@@ -1,8 +1,8 @@
-"""Compiles the modules that requests pass through when the package is built, where there is a C compiler.
+"""Compile the modules on the path of requests when the package is built, if there is a C compiler.
 
-Which ones they are stands in pyproject.toml. HEADGATE_COMPILE=no leaves everything as it is; with
-HEADGATE_COMPILE=yes a build that cannot compile fails, where it otherwise says so and goes on: the package is
-the same without, only slower. An editable installation is never compiled, or edits would have no effect.
+The modules are listed in pyproject.toml. HEADGATE_COMPILE=no disables compilation. With HEADGATE_COMPILE=yes
+a failed compilation fails the build; otherwise the build prints a message and continues without: the package
+is then the same, only slower. An editable installation is never compiled, because edits would have no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CompileHook(BuildHookInterface[Any]):
     _out: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and add what came of it."""
+        """Compile, and add the compiled files."""
         wish = os.environ.get("HEADGATE_COMPILE", "if possible")
         if wish not in ("yes", "no", "if possible"):
             raise ValueError(f"HEADGATE_COMPILE is yes or no, not {wish!r}")
@@ -47,6 +47,6 @@ class CompileHook(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """What was compiled is in the wheel now."""
+        """Remove the compiled files, which are in the wheel now."""
         if self._out is not None:
             self._out.cleanup()

@@ -1,9 +1,9 @@
-"""Compiles modules of the package into extension modules, with mypyc, from the same source.
+"""Compile modules of the package into extension modules with mypyc, from the same source.
 
     python tools/compile_modules.py OUT headgate/server/turn.py ...
 
-`OUT` gets what is to lie beside the modules, in the folders of the package. mypyc, setuptools and a C
-compiler are needed. Exits with what mypyc or the compiler say where something does not compile.
+`OUT` gets the compiled files, in the folders of the package. mypyc, setuptools and a C compiler are required.
+On an error it exits with the message of mypyc or the compiler.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from setuptools import setup
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 NEEDS_NO_PROMISE = "-Werror"
-"""What mypyc tells the compiler to be: a newer one may warn of what an older one did not."""
+"""A compiler option of mypyc that is removed: newer compilers have warnings that older ones do not have."""
 OPTIMIZATION = "1"
-"""Of the C compiler. At 3 modules are no quicker, but compiling takes half as long again."""
+"""The C compiler's. With 3 modules are not faster, but the compilation takes half as long again."""
 
 
 def compile_modules(out: Path, modules: list[str]) -> None:
-    """Put compiled modules into `out`."""
+    """Compile modules into `out`."""
     out = out.resolve()
     os.chdir(SOURCE)  # modules are named by their path in the package
     with tempfile.TemporaryDirectory(prefix="headgate-compile-") as scratch:

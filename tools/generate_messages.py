@@ -1,13 +1,12 @@
-"""Writes src/headgate/wire/messages: one module an API, from the message types of the kio package.
+"""Generate src/headgate/wire/messages: one module per API, from the message types of the kio package.
 
-kio has one class for every version of every message. Here the versions of a message are merged into one
-class: the union of the fields in the order of the wire, each with the versions that have it, the versions
-in which it may be null, its type and its tag, as `headgate.wire.layout` reads them. Times get Kafka's `_ms`
-back. Fields of ours that Kafka does not have are declared here, in EXTENSIONS, and stand behind Kafka's.
+kio has one class for every version of every message. This program merges the versions of a message into one
+class: all fields in the order of the wire, each with its versions, the versions in which it is nullable, its
+type and its tag, as `headgate.wire.layout` reads them. Times get Kafka's suffix `_ms` again. Headgate's own
+fields, which Kafka does not have, are declared in EXTENSIONS and follow Kafka's.
 
-Run it after a new version of kio: `python tools/generate_messages.py`, or with the folder to write to. The
-output is checked in, so that neither the package nor its users need kio; the tests of the wire hold the one
-against the other.
+Run it after a new version of kio: `python tools/generate_messages.py`, or with the output folder. The output
+is checked in, so that the package and its users do not need kio; the tests of the wire compare both.
 """
 
 from __future__ import annotations
@@ -68,9 +67,10 @@ API_NAMES = (
 
 @dataclass(frozen=True)
 class Extension:
-    """A field of ours in one of Kafka's structs: tagged, so that who does not know it skips it (KIP-482).
+    """A field of Headgate in one of Kafka's structs: tagged, so that clients that do not know it skip it
+    (KIP-482).
 
-    It is None when it was not sent.
+    It is None if it was not sent.
     """
 
     struct: str
@@ -81,7 +81,7 @@ class Extension:
 
 
 EXTENSION_TAG = 20001
-"""Kafka gives tags from 0 on, one by one and struct by struct; none of its structs has ten."""
+"""Kafka numbers tags from 0 in each struct; no struct has ten."""
 
 EXTENSIONS = (
     Extension("OffsetCommitRequestPartition", "expected_offset", "int64", 8, EXTENSION_TAG),
@@ -91,20 +91,20 @@ EXTENSIONS = (
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "bytes"}
 IMPLICIT_DEFAULTS = {"bool": "False", "string": '""', "bytes": 'b""', "records": "None", "uuid": "ZERO_UUID"}
 
-# kio gives these Python types of their own; on the wire they are plain integers, and the times end in Ms.
+# kio has its own Python types for these; on the wire they are integers, and the names of times end in Ms.
 TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How one version of a message carries one field."""
+    """The encoding of one field in one version of a message."""
 
     kind: str  # a primitive type, or "struct"
     struct: str | None
     is_array: bool
     is_nullable: bool
     tag: int | None
-    default: str | None  # as source; None where kio states none
+    default: str | None  # as source; None if kio has none
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Struct:
-    """One struct over all versions of its message; `versions` are those in which it occurs."""
+    """One struct over all versions of its message; `versions` are the versions that have it."""
 
     name: str
     fields: list[Field]
@@ -139,7 +139,7 @@ class Message:
 
 
 def main(output: Path = OUTPUT) -> None:
-    """Write the modules anew and format them."""
+    """Write all modules and format them."""
     output.mkdir(exist_ok=True)
     rows = []
     for name in API_NAMES:
@@ -157,7 +157,7 @@ def main(output: Path = OUTPUT) -> None:
 
 
 def read_message(api_name: str, side: str) -> Message:
-    """Merge the versions that kio has of one request or response."""
+    """Merge kio's versions of one request or response."""
     package = importlib.import_module(f"kio.schema.{api_name}")
     versions = sorted(int(module.name[1:]) for module in pkgutil.iter_modules(package.__path__))
     roots: dict[int, Any] = {}
@@ -181,7 +181,7 @@ def read_message(api_name: str, side: str) -> Message:
 
 
 def merge_struct(name: str, by_version: dict[int, Any]) -> Struct:
-    """One struct from its versions: newest order first, older fields behind the one they followed."""
+    """Merge the versions of a struct: in the newest order, older fields after the field they followed."""
     order: list[str] = []
     shapes: dict[str, dict[int, Shape]] = {}
     for version in sorted(by_version, reverse=True):
@@ -209,11 +209,11 @@ def read_shape(field: dataclasses.Field[Any]) -> Shape:
         python_type = typing.get_args(python_type)[0]
     kafka_type = field.metadata.get("kafka_type", "struct")
     if kafka_type in ("uuid", "datetime_i64"):
-        is_nullable = False  # kio's None for the zero id, and for a time of -1
+        is_nullable = False  # kio uses None for the zero id, and for a time of -1
     kind = "int16" if kafka_type == "error_code" else TIMES.get(kafka_type, kafka_type)
     default = None
     if kind == "struct" and not is_array and field.metadata.get("tag") is not None:
-        default = "None"  # a tagged struct is there or not
+        default = "None"  # a tagged struct may be missing
     elif field.default is not dataclasses.MISSING:
         default = default_source(kafka_type, field.default)
     struct = python_type.__name__ if kind == "struct" else None
@@ -221,7 +221,7 @@ def read_shape(field: dataclasses.Field[Any]) -> Shape:
 
 
 def without_none(python_type: Any) -> tuple[Any, bool]:
-    """The type without None, and whether None was in it."""
+    """Return the type without None, and whether None was part of it."""
     if typing.get_origin(python_type) not in (types.UnionType, typing.Union):
         return python_type, False
     (inner,) = (each for each in typing.get_args(python_type) if each is not types.NoneType)
@@ -229,7 +229,7 @@ def without_none(python_type: Any) -> tuple[Any, bool]:
 
 
 def default_source(kafka_type: str, value: Any) -> str:
-    """A default as it is written in the source."""
+    """Return a default as Python source."""
     if kafka_type == "uuid" and value is None:
         return "ZERO_UUID"
     if kafka_type == "datetime_i64" and value is None:
@@ -246,7 +246,7 @@ def default_source(kafka_type: str, value: Any) -> str:
 
 
 def outside_in(structs: dict[str, Struct], name: str) -> Iterator[Struct]:
-    """The struct, then those it contains."""
+    """Yield the struct, then those that it contains."""
     yield structs[name]
     for field in structs[name].fields:
         if field.latest.struct is not None:
@@ -254,7 +254,7 @@ def outside_in(structs: dict[str, Struct], name: str) -> Iterator[Struct]:
 
 
 def render_module(request: Message, response: Message) -> str:
-    """The source of one API's module."""
+    """Return the source of one API's module."""
     title = request.structs[0].name.removesuffix("Request")
     flexible = "never flexible"
     if request.flexible_since is not None:
@@ -281,7 +281,7 @@ def render_module(request: Message, response: Message) -> str:
 
 
 def render_message(message: Message, base: str) -> str:
-    """The source of a request's or a response's own class."""
+    """Return the source of a request's or a response's class."""
     root = message.structs[0]
     word = "response" if base == "Response" else "request"
     return (
@@ -295,7 +295,7 @@ def render_message(message: Message, base: str) -> str:
 
 
 def render_struct(struct: Struct, last_version: int, all_structs: list[Struct]) -> str:
-    """The source of the class of a part; its docstring says where it is used."""
+    """Return the source of a nested struct's class; its docstring says which struct uses it."""
     places = {
         f"`{outer.name}.{field.name}`": None
         for outer in all_structs
@@ -310,12 +310,12 @@ def render_struct(struct: Struct, last_version: int, all_structs: list[Struct]) 
 
 
 def render_fields(struct: Struct, last_version: int) -> str:
-    """The lines of a class that are its fields."""
+    """Return the source lines of a class's fields."""
     return "".join(f"    {render_field(field, struct.versions, last_version)}\n" for field in struct.fields)
 
 
 def render_field(field: Field, struct_versions: list[int], last_version: int) -> str:
-    """The line of one field: Python's type, the wire's, and the default."""
+    """Return the source line of one field: Python's type, the wire's, and the default."""
     latest = field.latest
     for shape in field.shapes.values():
         assert (shape.kind, shape.struct, shape.tag) == (latest.kind, latest.struct, latest.tag), field
@@ -340,7 +340,7 @@ def render_field(field: Field, struct_versions: list[int], last_version: int) ->
 
 
 def implicit_default(shape: Shape) -> str:
-    """Kafka's default for a type, where the field states none."""
+    """Return Kafka's default for a type, for a field without one."""
     if shape.is_array:
         return "EMPTY"
     if shape.kind == "struct":
@@ -349,7 +349,7 @@ def implicit_default(shape: Shape) -> str:
 
 
 def spell(versions: list[int], last_version: int | None = None) -> str:
-    """A run of versions in Kafka's notation: 3, 2-4, 6+."""
+    """Return a range of versions in Kafka's notation: 3, 2-4, 6+."""
     first, last = versions[0], versions[-1]
     assert versions == list(range(first, last + 1))
     if last == last_version:
@@ -358,7 +358,7 @@ def spell(versions: list[int], last_version: int | None = None) -> str:
 
 
 def render_index(rows: list[str]) -> str:
-    """The source of the package: what there is, without importing it."""
+    """Return the source of the package's index, which imports modules lazily."""
     table = "\n    ".join(rows)
     return f'''"""The messages, a module for each API. This table lists them without importing them.
 

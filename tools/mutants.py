@@ -54,19 +54,19 @@ TESTS_OF_ROOM = {
     "topics": ("tests/topics", "tests/api_topics"),
     "wire": ("tests/wire",),
 }
-"""The tests that have to notice changes of a room. Those of other rooms may notice too."""
+"""The tests that must fail after a change in a room. Tests of other rooms may fail too."""
 
 WORDS_ARE_NOT_BEHAVIOUR = (r"^\s*logger\.", r"^\s*extra=", r"^\s*f?\"", r"^\s*assert ", r"^\s*raise ")
-"""Lines that are left as they are: what is said to people, and checks for our own mistakes."""
+"""Lines that are not changed: messages for people, and assertions."""
 
 SECONDS_FOR_A_TEST = 30
-"""A change that makes a loop endless is caught by the test that computes longer than this."""
+"""A change that makes a loop endless counts as caught after this processor time of a test."""
 
 SECONDS_TO_WAIT = 600
-"""One that makes a test wait for ever is caught after this, however busy the machine is."""
+"""A change that makes a test wait forever counts as caught after this time."""
 
 SECONDS_TO_STOP = 20
-"""How long mutmut may take to stop when its time is over; it is killed after that."""
+"""Maximum time for mutmut to stop at the time limit; it is killed after that."""
 
 CAUGHT = {"killed", "timeout", "segfault", "caught by type check"}
 SURVIVED = {"survived", "no tests", "suspicious"}
@@ -74,17 +74,17 @@ SURVIVED = {"survived", "no tests", "suspicious"}
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """A change that no test noticed."""
+    """A change after which all tests passed."""
 
     name: str
     module: str
     """Path of its module below `src/headgate`."""
     difference: str
-    """As `diff -u` prints it; lines are counted within the function."""
+    """In the format of `diff -u`; line numbers count from the start of the function."""
 
     @property
     def change(self) -> tuple[str, str]:
-        """The lines taken out and put in, without the white space around them."""
+        """Return the removed and the added lines, stripped."""
         lines = self.difference.splitlines()[2:]
 
         def lines_with(sign: str) -> str:
@@ -93,7 +93,9 @@ class Survivor:
         return lines_with("-"), lines_with("+")
 
     def line_in(self, source: str) -> int:
-        """Number of the changed line in its module's `source`; that of the function if it is not found."""
+        """Return the number of the changed line in its module's `source`; the function's if it is not
+        found.
+        """
         last, _, _ = self.name.rpartition(".")[2].rpartition("__mutmut_")
         *classes, function = last.removeprefix("x").replace("ǁ", " ").split()
         function = function if classes else function.removeprefix("_")
@@ -118,7 +120,7 @@ def _functions(tree: ast.Module, classes: list[str]) -> Iterator[ast.FunctionDef
 
 
 def main() -> None:
-    """Run as the module's docstring says."""
+    """Run the program as in the module's docstring."""
     parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("modules", nargs="+", help="modules or folders below src/headgate, all of one room")
     parser.add_argument("--minutes", type=float, default=20, help="how long to try changes (default 20)")
@@ -153,10 +155,10 @@ def main() -> None:
 
 
 def _lay_out(modules: list[str], tests: list[str]) -> Path:
-    """A copy of the tree to be changed, with mutmut's settings for it.
+    """Return a copy of the tree to be mutated, with mutmut's settings.
 
-    Each choice has a folder of its own: mutmut would neither mutate a module that it has copied before,
-    nor learn which tests reach it.
+    Each choice has its own folder: mutmut neither mutates a module that it has copied before, nor learns
+    which tests reach it.
     """
     choice = "\n".join(["modules", *sorted(modules), "tests", *tests])
     room = modules[0].partition("/")[0]
@@ -171,7 +173,7 @@ def _lay_out(modules: list[str], tests: list[str]) -> Path:
     for path in (work / "mutants" / PACKAGE).rglob("*.py"):
         source = work / path.relative_to(work / "mutants")
         if not path.with_name(f"{path.name}.meta").exists() and path.read_bytes() != source.read_bytes():
-            path.unlink()  # mutmut was stopped while it wrote this one
+            path.unlink()  # mutmut was stopped while it wrote this file
     lists = {
         "source_paths": ["src"],
         "only_mutate": [
@@ -195,7 +197,7 @@ def _lay_out(modules: list[str], tests: list[str]) -> Path:
 
 
 def _run(work: Path, modules: list[str], digits: str, minutes: float, children: int) -> None:
-    """Try changes until all were tried or the time is over; mutmut keeps what it found."""
+    """Try changes until all are tried or the time is over; mutmut stores the results."""
     names = _to_be_tried(work, modules, digits)
     if not names:
         return
@@ -215,7 +217,9 @@ def _run(work: Path, modules: list[str], digits: str, minutes: float, children: 
 
 
 def _to_be_tried(work: Path, modules: list[str], digits: str) -> list[str]:
-    """Names of the changes to try, or patterns for modules that have not been mutated as they are now."""
+    """Return the names of the changes to try, or patterns for modules that changed since they were
+    mutated.
+    """
     names = []
     for module in modules:
         for path in (
@@ -241,7 +245,7 @@ def _exit_codes(meta: Path) -> dict[str, int | None]:
 
 
 def _status(work: Path, exit_code: int | None) -> str:
-    with contextlib.chdir(work):  # where the settings are, which mutmut reads when it is imported
+    with contextlib.chdir(work):  # mutmut reads its settings there when it is imported
         from mutmut.stats import status_by_exit_code
     return status_by_exit_code[exit_code]
 
@@ -297,7 +301,7 @@ def _difference(work: Path, name: str, path: Path) -> str:
 
 
 def equivalent_changes() -> list[dict[str, str]]:
-    """The entries of the list: `where`, `was`, `becomes`, `why`."""
+    """Return the entries of the list: `where`, `was`, `becomes`, `why`."""
     entries: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("change", [])
     return entries
 

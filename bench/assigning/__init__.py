@@ -1,8 +1,8 @@
-"""Groups to be assigned, by Headgate's assignors and by Kafka's own classes.
+"""Assignments of groups by Headgate's assignors and by Kafka's own classes.
 
-`AssignorRun.java` calls Kafka's classes out of the jars that `make kafka` fetched; it is compiled when it is
-first needed. Both sides repeat one assignment for some seconds in one thread, and the median of the processor
-time is what counts, after as long a time to warm up.
+`AssignorRun.java` calls Kafka's classes from the jars that `make kafka` downloads; it is compiled on first
+use. Both sides repeat one assignment for some seconds in one thread, after a warm-up of the same length; the
+result is the median of the processor time.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from headgate.domain.ids import MemberId, TopicId
 
 SOURCE = Path(__file__).with_name("AssignorRun.java")
 CLASSES = BUILD / "assigning"
-# As for a broker: Kafka's own start script gives it a gigabyte.
+# As for a broker: Kafka's own start script sets 1 GB.
 JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseSerialGC")
 RUN_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an assignor decided, and what it took."""
+    """The assignment of an assignor, and its cost."""
 
     seconds: float
-    """The median of the processor time of one assignment."""
+    """Median of the processor time of one assignment."""
     targets: Mapping[MemberId, Assignment]
 
 
 def group_of(members: int, topics: int, partitions: int) -> GroupSpec:
-    """A new group whose members all subscribe to all topics, over which the partitions are spread evenly."""
+    """Return a new group whose members all subscribe to all topics, with evenly distributed partitions."""
     each = AssignablePartitions(partitions // topics)
     assignable = {TopicId(n.to_bytes(16, "big")): each for n in range(topics)}
     everything = frozenset(assignable)
@@ -54,7 +54,7 @@ def group_of(members: int, topics: int, partitions: int) -> GroupSpec:
 
 
 def one_joins(spec: GroupSpec, assignor: str) -> GroupSpec:
-    """The same group when it has been assigned but for its last member, which is new."""
+    """Return the group with an assignment of all members but the last one, which is new."""
     *settled, newest = sorted(spec.members)
     before = GroupSpec(
         members={member_id: spec.members[member_id] for member_id in settled},
@@ -69,7 +69,7 @@ def one_joins(spec: GroupSpec, assignor: str) -> GroupSpec:
 
 
 def assign(spec: GroupSpec, assignor: str, seconds: float) -> Decision:
-    """Headgate's assignor, in this process."""
+    """Run Headgate's assignor in this process."""
     times = []
     end = time.monotonic() + seconds
     while True:
@@ -81,9 +81,9 @@ def assign(spec: GroupSpec, assignor: str, seconds: float) -> Decision:
 
 
 def kafka_assign(specs: Iterable[GroupSpec], assignor: str, seconds: float = 0) -> list[Decision]:
-    """Kafka's assignor, over one group after another in one JVM; raises KafkaUnavailable.
+    """Run Kafka's assignor over one group after another in one JVM. Raises KafkaUnavailable.
 
-    Topics that do not exist may not be subscribed to: Kafka resolves subscriptions before it assigns.
+    All subscribed topics must exist: Kafka resolves subscriptions before it assigns.
     """
     specs = list(specs)
     command = ["java", *JVM, "-cp", f"{CLASSES}:{KAFKA_LIBS}/*", "AssignorRun", assignor, str(seconds)]
@@ -115,7 +115,7 @@ def _compile() -> None:
 
 
 def _lines(spec: GroupSpec, topics: list[TopicId]) -> str:
-    """A group as AssignorRun reads it; topics by their place in the list."""
+    """Return a group in the input format of AssignorRun; topics by their index in the list."""
     number = {topic: n for n, topic in enumerate(topics)}
     lines = [f"topic\t{number[topic]}\t{len(each)}" for topic, each in spec.assignable.items()]
     for member_id, one in spec.members.items():

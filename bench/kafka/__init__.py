@@ -1,1 +1,1 @@
-"""Apache Kafka as a peer: fetched from Maven Central, run as one node on this machine."""
+"""Apache Kafka as a peer: downloaded from Maven Central, run as one node on this machine."""

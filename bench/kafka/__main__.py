@@ -1,4 +1,4 @@
-"""`python -m bench.kafka`, which is `make kafka`: fetches Apache Kafka."""
+"""`python -m bench.kafka`, run by `make kafka`: download Apache Kafka."""
 
 from bench.kafka.fetch import fetch
 

@@ -1,12 +1,12 @@
-"""One Apache Kafka node on this machine, for as long as a `with` block lasts.
+"""One Apache Kafka node on this machine, for the duration of a `with` block.
 
     with kafka_broker() as bootstrap:
         ...  # "127.0.0.1:43567"
 
-`kafka_node` gives the process id too.
+`kafka_node` also gives the process id.
 
-The node has a data directory and two ports of its own, answers group requests when the block is entered,
-and is gone, processes and files, when it is left. `java_command` runs one of Kafka's own command-line tools.
+The node has its own data directory and two ports. It answers group requests when the block is entered; its
+processes and files are removed when it is left. `java_command` runs one of Kafka's command-line tools.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 20
 OFFSETS_TOPIC_PARTITIONS = 8
 
-# Kafka's own start scripts give a broker a gigabyte and G1.
+# Kafka's own start scripts set 1 GB and G1 for a broker.
 BROKER_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 TOOL_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -56,11 +56,11 @@ LOG_LEVELS = """\
 
 
 class KafkaUnavailable(RuntimeError):
-    """Apache Kafka cannot be run here; the message says what to do about it."""
+    """Apache Kafka cannot run here; the message says what to do about it."""
 
 
 def kafka_missing() -> str | None:
-    """Why Apache Kafka cannot be run here, in words for the person who has to change it; None if it can."""
+    """Return why Apache Kafka cannot run here, and what to do; None if it can."""
     if shutil.which("java") is None:
         return "Apache Kafka needs Java 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
     if not any(KAFKA_LIBS.glob("kafka_2.13-*.jar")):
@@ -69,7 +69,7 @@ def kafka_missing() -> str | None:
 
 
 def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_JVM) -> list[str]:
-    """The command line that runs one of Kafka's classes; raises KafkaUnavailable."""
+    """Return the command that runs one of Kafka's classes. Raises KafkaUnavailable."""
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
     return ["java", *jvm, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
@@ -85,7 +85,7 @@ class KafkaNode:
 
 @contextmanager
 def kafka_broker(*, flush_every_message: bool = False) -> Iterator[str]:
-    """A running node's `host:port`; see `kafka_node`."""
+    """Run a node; yield its `host:port`. See `kafka_node`."""
     with kafka_node(flush_every_message=flush_every_message) as node:
         yield node.bootstrap
 
@@ -97,11 +97,10 @@ def kafka_node(
     settings: Mapping[str, str] | None = None,
     keep_log: Path | None = None,
 ) -> Iterator[KafkaNode]:
-    """A running node.
+    """Run a node.
 
-    `flush_every_message` makes it sync each append to the group offsets before it answers, which is
-    what Headgate does by default. `settings` are added to server.properties. The node's own log is copied
-    to `keep_log`.
+    With `flush_every_message` it syncs each append to the group offsets before it answers, as Headgate does
+    by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`.
     """
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
@@ -127,10 +126,12 @@ def kafka_node(
 
 
 def set_topic_config(bootstrap: str, topic: str, name: str, value: str) -> None:
-    """Sets one of a topic's settings."""
+    """Set one of a topic's settings."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient(_client_config(bootstrap))  # named: a client that is dropped drops its answers
+    admin = AdminClient(
+        _client_config(bootstrap)
+    )  # a variable is needed: futures of a deleted client are lost
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(timeout=10)
 
@@ -179,7 +180,7 @@ def _write(directory: Path, properties: Mapping[str, str]) -> None:
 
 def _format(directory: Path) -> None:
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    # One word, because an id may begin like an option.
+    # One word, because an id may start with a hyphen.
     cluster = f"--cluster-id={cluster_id}"
     arguments = ("format", "--standalone", cluster, "-c", str(directory / "server.properties"))
     done = subprocess.run(
@@ -196,18 +197,18 @@ def _start(directory: Path) -> subprocess.Popen[bytes]:
     jvm = (*BROKER_JVM, f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}")
     command = java_command("kafka.Kafka", str(directory / "server.properties"), jvm=jvm)
     with (directory / "kafka.log").open("wb") as log:
-        # A session of its own, so that the whole process group can be ended whatever it started.
+        # A session of its own, so that the whole process group can be killed.
         return subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
 
 
 def _wait_until_groups_are_answered(bootstrap: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Asks for the offsets of a group until they are told: the first asking creates __consumer_offsets."""
+    """Fetch a group's offsets until it succeeds: the first request creates __consumer_offsets."""
     deadline = time.monotonic() + START_TIMEOUT_S
     _wait_until_it_listens(bootstrap, process, log, deadline)
-    # A consumer, not an admin client: librdkafka 2.16.0's admin client crashes when it asks for a group's
-    # offsets and the coordinator answers that it is still loading.
+    # A consumer, not an admin client: librdkafka 2.16.0's admin client crashes when a coordinator answers a
+    # fetch of a group's offsets with COORDINATOR_LOAD_IN_PROGRESS.
     consumer = Consumer(_client_config(bootstrap) | {"group.id": "headgate-is-anybody-there"})
     try:
         while time.monotonic() < deadline and process.poll() is None:
@@ -239,7 +240,7 @@ def _tail(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the node and everything it started; its data is thrown away, so it is not asked twice."""
+    """Kill the node and all its processes at once, because its data is deleted."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -253,5 +254,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _client_config(bootstrap: str) -> dict[str, str | int | float | bool]:
-    # log_level 0: a node that is still starting is no news worth printing.
+    # log_level 0: hide connection errors while the node starts.
     return {"bootstrap.servers": bootstrap, "log_level": 0}

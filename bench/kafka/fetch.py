@@ -1,7 +1,7 @@
-"""`python -m bench.kafka`: Apache Kafka's jars, from Maven Central, into `build/kafka/libs`.
+"""`python -m bench.kafka`: download Apache Kafka's jars from Maven Central into `build/kafka/libs`.
 
-The versions stand in `pom.xml`. Fetching twice costs nothing: a copy of the pom they came
-from lies beside the jars.
+The versions are in `pom.xml`. A copy of the pom is stored beside the jars, so that a second run downloads
+nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
 
 def fetch() -> str:
-    """Makes sure that the jars are there; returns one line that says what was done. Raises SystemExit."""
+    """Download the jars unless they exist; return one line with the result. Raises SystemExit."""
     fetched_from = KAFKA_LIBS.parent / "fetched-from.xml"
     pom = KAFKA_POM.read_bytes()
     if fetched_from.exists() and fetched_from.read_bytes() == pom:

@@ -1,4 +1,4 @@
-"""`python -m bench.kafka.run`: an Apache Kafka node that says where it listens and runs on."""
+"""`python -m bench.kafka.run`: run an Apache Kafka node and print its address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run_on(node: AbstractContextManager[T], greeting: Callable[[T], str]) -> None:
-    """Runs the node, with a line that says so, until SIGINT or SIGTERM; exits with a message if it cannot."""
+    """Print the greeting and run the node until SIGINT or SIGTERM; exit with a message if it cannot start."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

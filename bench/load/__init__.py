@@ -1,6 +1,7 @@
-"""The load generators, child processes that are compiled when first needed.
+"""The load generators: child processes, compiled on first use.
 
-`load.c` asks for offsets, `members.c` plays members of consumer groups, `stay.c` those of classic ones.
+`load.c` commits and fetches offsets, `members.c` plays members of consumer groups, `stay.c` those of classic
+ones.
 """
 
 from __future__ import annotations
@@ -17,37 +18,37 @@ from bench.paths import BUILD
 SOURCES = Path(__file__).parent
 PROGRAMS = BUILD / "load"
 PATIENCE_S = 120.0
-"""How long members may take to come together."""
+"""Maximum time for members to join and settle."""
 SHARED = ("link", "options", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
 IN_TURN = "in-turn"
-"""A commit and a fetch of the same group by turns."""
+"""A commit and a fetch of the same group alternately."""
 
 
 class LoadFailed(RuntimeError):
-    """The load could not be made, or a broker gave an answer that is none; the message is load's own."""
+    """The load failed, or a broker gave an invalid answer; the message is the load generator's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What to ask: `connections` times `window` requests in flight, each about `partitions` partitions."""
+    """The requests: `connections` times `window` in flight, each with `partitions` partitions."""
 
     api: str
     connections: int = 16
     window: int = 1
     partitions: int = 1
     groups: int = 0
-    """Groups that are worked on in turn; 0: one for each connection."""
+    """Number of groups that are used in turn; 0: one for each connection."""
     rounds: int = 0
-    """How often each group is asked about before the warm-up begins."""
+    """Number of requests for each group before the warm-up."""
     api_version: int = 8
     topic: str = "load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What was answered after the warm-up. Latencies are from the request's write to the answer's read."""
+    """The responses after the warm-up. Latencies are from the request's write to the response's read."""
 
     requests: int
     seconds: float
@@ -59,9 +60,9 @@ class LoadResult:
     p999_ms: float
     max_ms: float
     missing: int
-    """Partitions that were asked about and not answered, or that have no offset."""
+    """Number of requested partitions without an answer or without an offset."""
     errors: dict[str, int] = field(default_factory=dict)
-    """Answers by Kafka's error code."""
+    """Number of answers by Kafka's error code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,12 @@ class Crowd:
 
     groups: int
     members: int
-    """Of each group."""
+    """Number of members of each group."""
     topic: str
-    """Its name; where there are several topics, what their names begin with."""
+    """Name of the topic; with several topics, the prefix of their names."""
     topics: int = 1
     partitions: int
-    """Of all topics together."""
+    """Number of partitions of all topics together."""
     connections: int = 16
     window: int = 1
 
@@ -91,38 +92,38 @@ class ClassicCrowd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicResult:
-    """How classic members came together, and how their heartbeats were answered from then on."""
+    """How classic members joined, and how their heartbeats were answered afterwards."""
 
     join_s: float
-    """From the first join's request to the answer that gives the last member its assignment."""
+    """From the first join request to the response with the last member's assignment."""
     steady: LoadResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A crowd's time with a broker."""
+    """The use of a broker by a crowd."""
 
     prefix: str
-    """What the groups' names begin with."""
+    """Prefix of the groups' names."""
     seconds: float = 0
-    """How long heartbeats are counted once all groups are settled, after `warm_up` seconds."""
+    """Duration of the measured heartbeats, after all groups are settled and `warm_up` seconds."""
     warm_up: float = 0
     broker: int = 0
-    """The broker's process id, so that its processor time is known."""
+    """The broker's process id, to measure its processor time."""
     stay: int = 0
-    """1: nobody leaves at the end."""
+    """1: no member leaves at the end."""
     patience: float = PATIENCE_S
-    """Seconds after which the groups must be settled."""
+    """Maximum number of seconds until the groups are settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdResult:
-    """How members came together, and how their heartbeats were answered from then on."""
+    """How members joined, and how their heartbeats were answered afterwards."""
 
     join_s: float
-    """From the first join's request to the answer to the last one."""
+    """From the first join request to the response to the last one."""
     settle_s: float
-    """From the last join's request until everybody had, and had acknowledged, what it was to have."""
+    """From the last join request until all members had acknowledged their target assignments."""
     settling_processor_s: float
     """The broker's processor time from the first join until then."""
     steady_processor_s: float
@@ -131,7 +132,7 @@ class CrowdResult:
 
 
 def build_load(name: str = "load") -> Path:
-    """A compiled load generator; raises LoadFailed if there is no C compiler or it fails."""
+    """Return a compiled load generator. Raises LoadFailed if there is no C compiler or it fails."""
     program = PROGRAMS / name
     newest = max(path.stat().st_mtime for path in SOURCES.glob("*.[ch]"))
     if program.exists() and program.stat().st_mtime >= newest:
@@ -149,7 +150,7 @@ def build_load(name: str = "load") -> Path:
 
 
 def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: float) -> LoadResult:
-    """Loads the broker at `bootstrap` for that long; raises LoadFailed."""
+    """Run load on the broker at `bootstrap`. Raises LoadFailed."""
     options: dict[str, Any] = {
         "port": bootstrap.rpartition(":")[2],
         "api": load.api,
@@ -168,7 +169,7 @@ def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: flo
 
 
 def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
-    """Let a crowd join and settle, count its heartbeats from then on, and let it leave; raises LoadFailed."""
+    """Let a crowd join and settle, measure its heartbeats, and let it leave. Raises LoadFailed."""
     options = {"port": bootstrap.rpartition(":")[2], **asdict(crowd), **asdict(visit)}
     limit_s = visit.warm_up + visit.seconds + visit.patience + 30
     result = _run("members", options, limit_s=limit_s)
@@ -180,7 +181,7 @@ def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
 def run_stay(
     bootstrap: str, crowd: ClassicCrowd, *, prefix: str, seconds: float, warm_up_seconds: float
 ) -> ClassicResult:
-    """Let a crowd join groups named `prefix-...`, and count its heartbeats; raises LoadFailed."""
+    """Let a crowd join groups named `prefix-...`, and measure its heartbeats. Raises LoadFailed."""
     options = {
         "port": bootstrap.rpartition(":")[2],
         **asdict(crowd),
@@ -193,7 +194,7 @@ def run_stay(
 
 
 def _run(name: str, options: dict[str, Any], *, limit_s: float) -> dict[str, Any]:
-    """What a load generator prints."""
+    """Return the output of a load generator."""
     words = [
         word for option, value in options.items() for word in (f"--{option.replace('_', '-')}", str(value))
     ]
