@@ -95,6 +95,7 @@ class _Scan(Generic[ResultT]):
         self._generations = {id(log): log.generation for log in (order.log, order.history) if log}
 
     def run(self) -> Steps[ResultT]:
+        """Read the log, then the history, and return the rendered answer."""
         order, collector = self._order, self._collector
         log, history = order.log, order.history
         reader = _Reader(order.query, collector, log.log_start_offset, order.visible_end)

@@ -41,7 +41,7 @@ RETRY_AFTER_SECONDS = 60.0
 FEWEST_AT_STOP = 10_000
 """New records below which a clean stop writes no checkpoint: reading them is quick."""
 _SHARE_OF_STATE = 8
-"""Divisor of the shard's size: the number of new records before the whole state is written again."""
+"""A new checkpoint needs at least the shard's number of entries divided by this, in new records."""
 
 
 class CheckpointGivenUp(Exception):

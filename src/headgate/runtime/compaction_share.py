@@ -11,7 +11,7 @@ The pressure measures the backlog: the log's bytes divided by the bytes that it 
 its live bytes and forty segments (`headgate.log.backlog`). Up to a pressure of 1 the share is a tenth. So
 neither a burst nor the usual growth, where a log is compacted when it has as many new bytes as live ones,
 delays requests much. Above 1 the share grows linearly, to a half at a pressure of 3. The log with the highest
-pressure counts: separate shares would let many small logs delay a large one.
+pressure counts: with separate shares, many logs of low pressure would delay one of high pressure.
 
 The share never exceeds a half. The disk has to hold any larger backlog until the load falls.
 """

@@ -187,7 +187,7 @@ class ShardRuntime(Generic[ShardT]):
     # --- commands ---
 
     def submit(self, command: Any, on_reply: OnReply, key: Hashable = None) -> None:
-        """Pass a command to the shard. `on_reply` gets its result when it is durable, or an ErrorCode.
+        """Pass a command to the shard. `on_reply` gets its result once it is durable, or an ErrorCode.
 
         `key`: refuse its commands for a while if this command makes the shard fail; None for no key.
         """

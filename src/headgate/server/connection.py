@@ -184,6 +184,7 @@ class Connection(asyncio.Protocol, Client):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, and close it if a limit is exceeded."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.line.client_host = f"/{peer[0]}"
@@ -210,6 +211,7 @@ class Connection(asyncio.Protocol, Client):
             self._close()
 
     def connection_lost(self, reason: Exception | None) -> None:
+        """Drop all requests of the lost connection."""
         self._transport = self._closing = None
         self._responses.gone(self)
         if self in self._open_connections:
@@ -220,6 +222,7 @@ class Connection(asyncio.Protocol, Client):
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
     def data_received(self, data: bytes) -> None:
+        """Serve the requests in `data`, as far as the limits allow."""
         self.line.last_heard = perf_counter()
         try:
             frame = self._frames.only_frame(data)
@@ -257,11 +260,13 @@ class Connection(asyncio.Protocol, Client):
             self.send()  # in this iteration of the loop, not the next one
 
     def pause_writing(self) -> None:
+        """Stop reading: the client does not read its responses."""
         self._is_write_paused = True
         self._balance()
         self._responses.note(self)
 
     def resume_writing(self) -> None:
+        """Resume reading: the client has read responses."""
         self._is_write_paused = False
         self._responses.gone(self)
         self._balance()
@@ -306,7 +311,7 @@ class Connection(asyncio.Protocol, Client):
         self._balance()
 
     def _has_to_wait(self, *, is_small: bool) -> bool:
-        """Return whether a limit forbids to serve the next request now."""
+        """Return whether a limit forbids serving the next request now."""
         if self.line.unsent_bytes > MOST_UNSENT_BYTES:
             self.send()
         return (

@@ -64,7 +64,7 @@ class Coordinator(Generic[ShardT]):
         return 0 if count == 1 else self._partition_of(key, count)
 
     def look_at_log(self, partition: Partition) -> None:
-        """Report a log of this partition that may have failed to the shard whose state it holds, if any."""
+        """Make the shard whose log is this partition, if any, check whether the log has failed."""
         for runtime in self._runtimes:
             if isinstance(runtime.log, LocalLog) and runtime.log.partition is partition:
                 runtime.log.look()

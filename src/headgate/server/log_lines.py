@@ -52,6 +52,7 @@ class TextFormatter(logging.Formatter):
     """Lines for people: time, level, event, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
         level = _LEVELS.get(record.levelname, record.levelname)
         fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         trace = "\n" + _cut(self.formatException(record.exc_info), LONGEST_TRACE) if record.exc_info else ""
@@ -65,6 +66,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line, with the same content."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
         line = {
             "time": _timestamp(record),
             "level": _LEVELS.get(record.levelname, record.levelname),

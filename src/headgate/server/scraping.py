@@ -172,11 +172,13 @@ class _Scrape(asyncio.Protocol):
         """Whether the request is complete and nothing of the answer was sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, and limit its duration."""
         self._transport = cast(asyncio.Transport, transport)
         self._scraping.opened(self)
         self._cancel_deadline = asyncio.get_running_loop().call_later(LONGEST_SECONDS, self.end).cancel
 
     def connection_lost(self, reason: Exception | None) -> None:
+        """Remove the lost connection, and stop answering it."""
         self._transport = None
         self._cancel_deadline()
         self._scraping.closed(self)
@@ -184,6 +186,7 @@ class _Scrape(asyncio.Protocol):
             self._answering.cancel()
 
     def data_received(self, data: bytes) -> None:
+        """Collect the request, and answer it when its header is complete."""
         if self._answering is not None or self._transport is None:
             return  # one request per connection
         self._request += data

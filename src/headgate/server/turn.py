@@ -172,7 +172,7 @@ def _read_each(calls: list[PendingCall], frames: list[bytes]) -> None:
 
 
 def _are_alike(repeats: list[GroupRepeat]) -> bool:
-    """Return whether all requests have one kind and one shard and fit into one group: mostly true."""
+    """Return whether all requests have one kind and one shard and may be served together: mostly true."""
     first = repeats[0]
     kind, shard, weight = type(first), first.shard, 0
     for repeat in repeats:

@@ -38,7 +38,7 @@ class TurnBatches(RecordBatches):
         )
 
     def _add_batch(self, changes: Sequence[Change]) -> int:
-        """Add offsets of any number of shapes. Return 0 for other changes, or too many for a batch."""
+        """Add offsets of any number of shapes. Return their number, or 0: other changes, or too many."""
         batch = changes[0]
         if len(changes) > 1 or type(batch) is not OffsetBatch:
             return 0
@@ -55,7 +55,7 @@ class TurnBatches(RecordBatches):
         return len(outlines)
 
     def _add_singles(self, changes: Sequence[Change]) -> int:
-        """Add changes of one record each. Return 0 if there are others, or too many for a batch."""
+        """Add changes of one record each. Return their number, or 0: other changes, or too many."""
         encoded = []
         size = 0
         for change in changes:
@@ -73,7 +73,7 @@ class TurnBatches(RecordBatches):
         return len(encoded)
 
     def _add_copy(self, changes: Sequence[Change]) -> int:
-        """Add a commit in columns as a copy of an earlier batch of its shape. Return 0 for anything else."""
+        """Add a commit in columns as a copy of an earlier batch. Return its number of records, or 0."""
         batch = changes[0]
         if len(changes) > 1 or type(batch) is not ColumnBatch:
             return 0
@@ -152,9 +152,11 @@ class _Single:
         self.size = len(self._key) + len(self._value or b"") + RECORD_OVERHEAD
 
     def add_to(self, builder: BatchBuilder) -> None:
+        """Append the records to a shared batch."""
         builder.add(self._key, self._value, self.size)
 
     def add_to_run(self, run: RunBatches) -> None:
+        """Append the records to a run."""
         run.add(self._key, self._value)
 
 
@@ -169,9 +171,11 @@ class _Columns:
         self.size = self._keys.size + self._values.size + self.count * RECORD_OVERHEAD
 
     def add_to(self, builder: BatchBuilder) -> None:
+        """Append the records to a shared batch."""
         builder.add_columns(self._keys, self._values)
 
     def add_to_run(self, run: RunBatches) -> None:
+        """Append the records to a run."""
         run.add_columns(self._keys, self._values)
 
 
@@ -188,7 +192,9 @@ class _Blocks:
         )
 
     def add_to(self, builder: BatchBuilder) -> None:
+        """Append the records to a shared batch."""
         builder.add_blocks(self._blocks)
 
     def add_to_run(self, run: RunBatches) -> None:
+        """Append the records to a run."""
         run.add_blocks(self._blocks)
