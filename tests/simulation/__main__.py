@@ -1,4 +1,6 @@
-"""Run seeds: `python -m tests.simulation --seeds 1..1000`. A failing one is printed with its replay."""
+"""Run seeds: `python -m tests.simulation --seeds 1..1000`. A failing seed is printed with the command to
+replay it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ REPLAY = "python -m tests.simulation --seeds {seed}..{seed} --operations {operat
 
 
 def seeds_of(text: str) -> range:
-    """`A..B`, both included, or a single seed. Raises typer.BadParameter."""
+    """Return the range of `A..B`, both included, or of a single seed. Raises typer.BadParameter."""
     first, _, last = text.partition("..")
     try:
         return range(int(first), int(last or first) + 1)
@@ -62,7 +64,7 @@ def main(
 
 
 def summary(counts: Counter[str]) -> Table:
-    """What was exercised, and how often."""
+    """Return how often each event occurred."""
     table = Table("exercised", "times")
     table.columns[1].justify = "right"
     for what, times in sorted(counts.items()):

@@ -1,4 +1,4 @@
-"""The judge of every reply: the models of offsets and groups, and what the disk excuses."""
+"""Checks every reply by the models of offsets and groups, and knows which errors the disk explains."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62
 TURN_SECONDS = 0.01
-"""More than a turn of the loop: so much apart are a commit and the time of its record."""
+"""More than a turn of the loop: the maximum difference between a commit and the time of its record."""
 SETTLING_SECONDS = 2.5
-"""How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
+"""Maximum time after the disk's last error in which effects may appear: a late sync, and a reload."""
 
 
 class Audit:
-    """What the server has promised so far, in all its lives."""
+    """All promises of the server so far, in all its lives."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Audit:
         surroundings: Surroundings,
         group_ids: tuple[Sequence[str], ...],
     ) -> None:
-        """`group_ids` of simple groups, of classic groups with members, of those the server balances, and of
-        those with members of both protocols.
+        """`group_ids` of simple groups, of classic groups with members, of consumer groups, and of groups
+        with members of both protocols.
         """
         simple, joined, balanced, mixed = group_ids
         self._plan = plan
@@ -66,22 +66,22 @@ class Audit:
         self._groups = {group_id: GroupModel(group_id, members, rules) for group_id in joined}
         self._balanced = {one: ConsumerGroupModel(one, members, rules) for one in balanced}
         self._mixed = {one: MixedGroupModel(one) for one in mixed}
-        """Of their members it is only known who was given what."""
+        """Of their members only the assigned partitions are known."""
         self._group_ids = [*simple, *joined, *balanced, *mixed]
         self._life: Life | None = None
         self._looks = 0
-        """How often the past was looked at."""
+        """Number of checks of the history."""
         self._stopped: dict[int, Any] = {}
-        """What shards have to be after the next start."""
+        """The state that shards must have after the next start."""
         self._erasing_at: dict[TopicName, float] = {}
-        """When shards were asked last to forget a topic."""
+        """The last time when shards were asked to erase a topic."""
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
         self._failed_logs: set[int] = set()
-        """Shards whose logs failed in a compaction: they learn of it when they write next."""
+        """Shards whose logs failed in a compaction; they see it at their next write."""
 
     def summarize(self) -> None:
-        """Count in the journal what the models saw."""
+        """Add the models' counts to the journal."""
         counts, groups = self._journal.counts, self._groups.values()
         counts["expired offsets"] = sum(shard.expired for shard in self._shards)
         counts["unanswered commits kept"] = sum(shard.survived for shard in self._shards)
@@ -95,11 +95,11 @@ class Audit:
     # --- lives ---
 
     def begins(self, life: Life) -> None:
-        """The server starts."""
+        """Note a start of the server."""
         self._life = life
 
     def ended(self) -> None:
-        """Whatever was in memory is gone."""
+        """Note the loss of all memory."""
         self._failing.clear()
         self._failed_logs.clear()
         for model in self._shards:
@@ -112,7 +112,7 @@ class Audit:
     # --- requests ---
 
     def arrived(self, request: Request) -> None:
-        """A request is at the server's edge."""
+        """Note a request that reached the server."""
         self._shards[request.shard].arrived(request)
         if request.group_id in self._groups:
             self._groups[request.group_id].arrived(request)
@@ -165,13 +165,13 @@ class Audit:
     # --- topics ---
 
     def erasing(self, topic: TopicName) -> None:
-        """Every shard is asked to forget the offsets of a topic that is no more."""
+        """Note that every shard is asked to erase the offsets of a deleted topic."""
         self._erasing_at[topic] = self._time.seconds
         for model in self._shards:
             model.erasing(topic, self._erasing_at[topic])
 
     def erased(self, topic: TopicName) -> None:
-        """Every shard has answered."""
+        """Note that every shard has answered."""
         if self._life is None or self._life.is_over or self._disk.is_off:
             return
         for model in self._shards:
@@ -180,7 +180,7 @@ class Audit:
     # --- the past ---
 
     def look_at_past(self, reader: PastReader) -> None:
-        """What the history tells of every group must be what was. Raises Violation."""
+        """Check that the history of every group contains what happened. Raises Violation."""
         now, counts = self._time.seconds, self._journal.counts
         self._looks += 1
         asked_more = self._group_ids[self._looks % len(self._group_ids)]
@@ -200,12 +200,12 @@ class Audit:
                 reader.check_as_of(group_id, told, times[len(times) // 2])
 
     def _check_lives(self, told: GroupHistory, reader: PastReader, model: OffsetModel) -> None:
-        """What was committed for a topic that is gone is told as such."""
+        """Check that commits for a deleted topic are reported as such."""
         for one in told.partitions:
             topic = reader.topic(one.topic)
             own = one.entries[: len(one.entries) - one.former]
             former = one.entries[len(own) :]
-            # Clients here commit also while there is no topic, which a server refuses: that is nobody's.
+            # Clients here also commit without a topic, which a server refuses: those belong to no topic.
             deleted_at = NEVER if topic is None else self._surroundings.deleted_at.get(topic.name, -1.0)
             created_at = -1.0
             if topic is not None and deleted_at >= 0:
@@ -219,7 +219,7 @@ class Audit:
                 raise Violation(f"topic {one.topic} was made at {created_at}, and does not own {former}")
 
     def _seconds_of(self, entry: HistoryEntry, model: OffsetModel) -> float | None:
-        """When a change was made, within a millisecond; None where a clock that was set does not tell."""
+        """Return the time of a change, within a millisecond; None if the clock was set and does not tell."""
         if entry.commit is not None:
             return model.committed_at.get((entry.commit.offset, entry.commit.commit_timestamp))
         return None if self._time.was_set else (entry.written - START_MS + 1) / 1000
@@ -227,11 +227,11 @@ class Audit:
     # --- shards ---
 
     def compaction_failed(self, shard: int) -> None:
-        """A shard's log failed while it was compacted."""
+        """Note that a shard's log failed while it was compacted."""
         self._failed_logs.add(shard)
 
     def _failed(self, shard: int) -> None:
-        """A shard dropped its memory."""
+        """Note that a shard dropped its memory."""
         self._journal.counts["failed shards"] += 1
         self._failing.add(shard)
         self._shards[shard].fails()
@@ -243,21 +243,21 @@ class Audit:
                 balanced.fails(self._time.seconds)
 
     def loads(self, shard: int) -> None:
-        """A shard begins to read its log."""
+        """Note that a shard begins to read its log."""
         if self._life is not None and self._life.had_loaded(shard) and shard not in self._failing:
-            self._failed(shard)  # nobody waited for anything when it failed
+            self._failed(shard)  # it failed without a pending request
         self._shards[shard].loads()
 
     def stopped(self, shard: int, state: Any) -> None:
-        """What a shard has to be after the next start; None if some of it may be lost."""
+        """Note the state that a shard must have after the next start; None if some of it may be lost."""
         self._stopped[shard] = state
 
     def machine_crashed(self) -> None:
-        """What was only written may be lost, after the server itself had ended."""
+        """Note that written data may be lost, after the server itself had ended."""
         self._stopped.clear()
 
     def replayed(self, shard: int, state: Any) -> None:
-        """A shard has read its log."""
+        """Note that a shard has read its log."""
         before = self._stopped.pop(shard, None)
         if before is not None:
             is_same = _may_become(before, state)
@@ -267,7 +267,7 @@ class Audit:
                 self._journal.report(f"shard {shard} is another after a start: {found}")
 
     def loaded(self, shard: int, life: Life) -> None:
-        """A shard has read its log: look at everything it holds, before anybody else does."""
+        """Check all contents of a shard after a load, before any other request."""
         self._failing.discard(shard)
         since = self._time.seconds
         group_ids = [one for one in self._group_ids if partition_for(one, self._plan.shards) == shard]
@@ -275,7 +275,7 @@ class Audit:
 
         def on_found(group_id: str, result: Any) -> None:
             if life.is_over or self._disk.is_off or isinstance(result, ErrorCode):
-                return  # it failed again: the next load tells
+                return  # it failed again: the next load is checked
             found[group_id] = {
                 (topic, partition): stored for topic, each in result.topics for partition, stored in each
             }
@@ -311,7 +311,7 @@ class Audit:
 
 
 def _differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
-    """What two states that are not equal differ in, part by part."""
+    """Return the differences between two states, part by part."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             if before.get(key) != after.get(key):
@@ -325,8 +325,8 @@ def _differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
 
 
 def _may_become(before: Any, after: Any) -> bool:
-    """Whether a shard may be that after a start. A group that only tombstones of offsets told of is known
-    until compaction has dropped them.
+    """Return whether a shard may have the second state after a start. A group that was known only by
+    tombstones is known until compaction has dropped them.
     """
     offsets, known, *others = before
     offsets_after, known_after, *others_after = after

@@ -1,4 +1,4 @@
-"""The server broken on purpose, each time in one way; the simulation has to notice."""
+"""Servers with one deliberate fault each, which the simulation must detect."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def a_checkpoint_claims_what_came_while_it_was_written(patch: pytest.MonkeyPatch
     )
 
 
-# And each of these what it promises of the past.
+# Faults in the promises about the history.
 
 
 def compaction_moves_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def a_new_topic_owns_the_past_of_its_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicLife, "owns", lambda life, entry: life.topic_id != ZERO_TOPIC_ID)
 
 
-# And each of these what it promises to groups that it balances.
+# Faults in the promises of consumer groups.
 
 
 def commits_of_zombies_count(patch: pytest.MonkeyPatch) -> None:

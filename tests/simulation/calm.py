@@ -1,9 +1,9 @@
-"""Times of calm: nothing goes wrong, everybody behaves, and then every group must have come to rest.
+"""Calm periods: nothing fails, all clients behave well, and at the end every group must be stable.
 
-Half way the topics change once more, so that a group that is at rest has to notice.
+Halfway the topics change once more, so that a stable group has to react.
 
-Each member is in the group's epoch and has what the group says it has, nobody else is in it, and together
-they have all partitions of the topics that they read, each one once.
+Each member has the group's epoch and the partitions that the group reports, there are no other members, and
+together they have all partitions of their subscribed topics, each exactly once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AnyMember = ConsumerMember | ClassicConsumer
 
 
 class Calm:
-    """Has everybody behave for a while, and looks at what comes of it."""
+    """Makes all clients behave well for a while, and checks the result."""
 
     def __init__(
         self,
@@ -45,11 +45,14 @@ class Calm:
         self._journal = journal
         self._surroundings = surroundings
         self._members = members
-        # The silent are removed, partitions are let go, targets are made, each step with a heartbeat or two.
+        # Silent members expire, partitions are revoked, targets are computed; each step takes one or two
+        # heartbeats.
         self._seconds = (2 * LONGEST_SESSION + 8) * plan.longest_session_seconds + 4.0
 
     def begin(self, life: Life, on_over: Callable[[], None]) -> None:
-        """Be calm, look, and go on. If this life of the server ends before, the calm ends with it."""
+        """Run a calm period and check the groups. If this life of the server ends before, the period ends
+        too.
+        """
         self._disk.heal()
         self._surroundings.is_calm = True
         for member in self._members:
@@ -59,17 +62,17 @@ class Calm:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether nothing is to go wrong for now."""
+        """Return whether faults are suspended now."""
         return self._surroundings.is_calm
 
     def broken(self) -> None:
-        """The server is gone, and so is the calm."""
+        """End the calm period, because the server has ended."""
         self._surroundings.is_calm = False
 
     def _look(self, life: Life, on_over: Callable[[], None]) -> None:
         self._surroundings.is_calm = False
         for group_id in {member.group_id: None for member in self._members}:
-            # What members have at this moment is what they had when the group is asked.
+            # The members' state at this moment is their state when the group is described.
             members = [member for member in self._members if member.group_id == group_id]
             rest = Rest(
                 has={member.member_id: (_epoch_of(member), self._owned_by(member)) for member in members},
@@ -106,14 +109,14 @@ def _read_by(member: AnyMember) -> tuple[Sequence[TopicName], str | None]:
 
 @dataclass
 class Rest:
-    """What the members of a group have, and what they read."""
+    """The partitions and the subscriptions of a group's members."""
 
     has: Mapping[MemberId, tuple[int, frozenset[NamedPart]]]
     """By member, its epoch and its partitions."""
     read: set[NamedPart]
 
     def check(self, described: DescribedConsumerGroup) -> None:
-        """The group is at rest. Raises Violation."""
+        """Check that the group is stable. Raises Violation."""
         names = described.topic_names
         found = {
             member.member_id: (

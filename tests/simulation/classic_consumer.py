@@ -1,8 +1,8 @@
-"""A consumer of the classic protocol in a group that others join by the new one.
+"""A consumer of the classic protocol in a group with members of both protocols.
 
-Unlike `tests.simulation.clients.Member` it says what consumers say, byte for byte, so that the server can
-take over what a leader has assigned, and a leader what the server has. An eager one lets go of everything
-before it joins; a cooperative one keeps what it has, and joins again when it has let go of something.
+Unlike `tests.simulation.clients.Member` it sends the same bytes as real consumers, so that the server can
+take over a leader's assignment, and a leader the server's. An eager consumer revokes all partitions before it
+joins. A cooperative one keeps its partitions, and rejoins after a revocation.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class ClassicConsumer(Client):
         self._forget()
 
     def _forget(self) -> None:
-        """It is nobody's member and has nothing."""
+        """Reset the state: no membership and no partitions."""
         self.member_id, self.generation = MemberId(""), -1
         self.owned: frozenset[NamedPart] = frozenset()
         self._is_joining = True
         self._joined: Any = None
         self._led: dict[TopicName, int] | None = None
-        """How large topics were when it assigned them."""
+        """The partition counts of topics when it assigned them."""
 
     def on_connected(self) -> None:
-        """What it waited for will never come: it joins again."""
+        """Rejoin: the pending response is lost."""
         self._is_joining = self._is_joining or self._joined is not None
         self._joined = None
 
     # --- what it does ---
 
     def act(self) -> None:
-        """Join, sync, or live on."""
+        """Join, sync, or heartbeat."""
         if self._is_joining:
             self._join()
         elif self._joined is not None:
@@ -139,7 +139,7 @@ class ClassicConsumer(Client):
         self.ask(self.group_id, command, self._on_sync)
 
     def _assign(self, members: Iterable[JoinedMember]) -> Iterable[tuple[MemberId, bytes]]:
-        """Deal partitions out; what somebody else still has, nobody gets this time."""
+        """Distribute partitions; leave out those that another member still owns."""
         read = {member.member_id: read_subscription(member.metadata) for member in sorted(members)}
         given: dict[MemberId, set[NamedPart]] = {one: set() for one in read}
         has = {
@@ -167,9 +167,7 @@ class ClassicConsumer(Client):
             self._is_joining = bool(revoked)
             commit = self._commit_of(revoked) if self.random.random() < 0.7 else None
             self.owned = given
-            if (
-                commit is not None
-            ):  # as clients do when they revoke, in the generation that takes it from them
+            if commit is not None:  # as clients do in a revocation, in the generation that revokes
                 self.ask(self.group_id, commit, lambda result: self._after(error_of(result)))
                 return
         self._after(error)
@@ -186,7 +184,7 @@ class ClassicConsumer(Client):
         self.ask(self.group_id, command, lambda result: self._after(error_of(result)))
 
     def _commit_of(self, parts: frozenset[NamedPart]) -> CommitOffsets | None:
-        """A commit of these partitions in its generation; None if there are none."""
+        """Return a commit of these partitions in its generation; None if there are none."""
         if not parts:
             return None
         number = self.network.next_number()
@@ -198,7 +196,7 @@ class ClassicConsumer(Client):
         )
 
     def _after(self, error: ErrorCode) -> None:
-        """Go on after an answer."""
+        """Continue after an answer."""
         if error in RETRIABLE:
             self._is_joining = self._is_joining or self._joined is not None
             self._joined = None

@@ -1,7 +1,7 @@
 """The clients of the simulation: tools that commit and fetch, and members of groups.
 
-Each does one thing after the other, on one connection. A connection that is lost takes the answers with it,
-not the request; the client begins again on a new one.
+Each performs one action after another, on one connection. If a connection is lost, the answers are lost, but
+not the requests; the client continues on a new connection.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
 
 TOPICS = (TopicName("flights"), TopicName("délais"))
 METADATA = ("", "", "m", "position 17", "ünï ✈", "x" * 60)
-"""The last one is too long for the simulated broker."""
+"""The last one exceeds the simulated broker's limit."""
 METADATA_LIMIT = 50
 
 
 class Network(Protocol):
-    """What a client needs of the world."""
+    """What a client needs of the simulation."""
 
     random: Random
     partition_count: int
     pace_seconds: float
 
     def send(self, group_id: str, command: Any, on_result: OnResult) -> None:
-        """Send a request; the answer comes after both ways' latencies, or never."""
+        """Send a request; the answer arrives after the latency of both directions, or never."""
         ...
 
     def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
-        """Do something later, unless the server's machine is down by then."""
+        """Run an action later, unless the server's machine is down by then."""
         ...
 
     def next_number(self) -> int:
-        """A number nobody had before."""
+        """Return a number that was not used before."""
         ...
 
 
 class Client:
-    """One connection, and what is done on it."""
+    """One connection and its actions."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -71,16 +71,16 @@ class Client:
         self._connection = 0
 
     def connect(self) -> None:
-        """Begin on a new connection; what was asked on the old one is answered to nobody."""
+        """Open a new connection; answers on the old one are lost."""
         self._connection += 1
         self.on_connected()
         self.soon()
 
     def on_connected(self) -> None:
-        """The answers still due will not come."""
+        """Note that pending answers will not arrive."""
 
     def soon(self, longest_seconds: float | None = None) -> None:
-        """Act again in a while, if the connection is still the same."""
+        """Act again after a while, if the connection is still the same."""
         longest = self.network.pace_seconds if longest_seconds is None else longest_seconds
         connection = self._connection
         self.network.later(
@@ -88,7 +88,7 @@ class Client:
         )
 
     def rest(self, seconds: float) -> None:
-        """Do nothing for so long, on a new connection."""
+        """Do nothing for this time, then continue on a new connection."""
         self._connection += 1
         self.on_connected()
         connection = self._connection
@@ -102,12 +102,12 @@ class Client:
         )
 
     def act(self) -> None:
-        """Do the next thing."""
+        """Perform the next action."""
         raise NotImplementedError
 
 
 def some_commit(client: Client, group_id: str) -> CommitOffsets:
-    """A commit of one to a few hundred partitions, recognisable by its offsets."""
+    """Return a commit of one to a few hundred partitions, identifiable by its offsets."""
     random, network = client.random, client.network
     number = network.next_number()
     metadata = random.choice(METADATA)
@@ -142,7 +142,7 @@ def some_commit(client: Client, group_id: str) -> CommitOffsets:
 
 
 def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[str, int], int]) -> None:
-    """Have a commit take place only if offsets are what they were last seen to be, or something else."""
+    """Add conditions to a commit: offsets as last seen, or others."""
     command.retention_ms = -1  # no version has both
     expected: list[ExpectedOffsets] = []
     for topic, partitions in command.topics:
@@ -165,7 +165,7 @@ def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[
 
 
 def _some_removed(random: Random, partitions: ToCommit, conditions: ExpectedOffsets) -> ToCommit:
-    """The same but for some with a condition, whose offsets are to go; the first one stays."""
+    """Set the offset of some partitions with a condition to -1, which removes it; keep the first one."""
     each = each_to_commit(partitions)
     is_gone = [
         at > 0 and expected_at(conditions, at) is not None and random.random() < 0.5
@@ -178,7 +178,7 @@ def _some_removed(random: Random, partitions: ToCommit, conditions: ExpectedOffs
 
 
 def some_fetch(client: Client, group_id: str) -> FetchOffsets:
-    """A fetch of some partitions, or of all."""
+    """Return a fetch of some partitions, or of all."""
     random, network = client.random, client.network
     if random.random() < 0.4:
         return FetchOffsets(GroupId(group_id), None)
@@ -191,21 +191,21 @@ def some_fetch(client: Client, group_id: str) -> FetchOffsets:
 
 
 class Tool(Client):
-    """Commits, fetches and deletes in any group, sometimes several requests at once."""
+    """Commits, fetches and deletes in any group, sometimes several requests at the same time."""
 
     def __init__(self, network: Network, group_ids: list[str]) -> None:
         super().__init__(network)
         self._group_ids = group_ids
         self._awaited = 0
         self._known: dict[str, dict[tuple[str, int], int]] = {one: {} for one in group_ids}
-        """The offsets this tool saw last, by group."""
+        """The offsets that this tool saw last, by group."""
 
     def on_connected(self) -> None:
-        """Nothing is awaited on the new connection."""
+        """Note that no answer is pending on the new connection."""
         self._awaited = 0
 
     def act(self) -> None:
-        """Send one request, or a few in a row."""
+        """Send one request, or several in a row."""
         self._awaited = self.random.choice((1, 1, 1, 2, 5))
         for _ in range(self._awaited):
             group_id = self.random.choice(self._group_ids)
@@ -235,7 +235,7 @@ class Tool(Client):
             self.soon()
 
     def _learn(self, command: Any, result: Any) -> None:
-        """Remember what offsets are, from whatever tells it."""
+        """Remember the offsets in a result."""
         known = self._known[command.group_id]
         if isinstance(result, FetchedOffsets):
             for topic, partitions in result.topics:
@@ -247,14 +247,14 @@ class Tool(Client):
 
 
 def offsets_in(partitions: Any) -> list[tuple[int, int]]:
-    """Fetched partitions with their offsets."""
+    """Return fetched partitions with their offsets."""
     if isinstance(partitions, FetchedColumns):
         return list(zip(partitions.partitions.tolist(), partitions.offsets.tolist(), strict=True))
     return [(one, NOTHING_COMMITTED if stored is None else stored.offset) for one, stored in partitions]
 
 
 class Member(Client):
-    """A consumer of a group, which may also be slow, silent, gone, or somebody new."""
+    """A consumer of a group, which may also be slow, silent, dead, or replaced."""
 
     def __init__(self, network: Network, group_id: str, longest_session_seconds: float) -> None:
         super().__init__(network)
@@ -264,13 +264,13 @@ class Member(Client):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Become somebody else: a dynamic member, or one of a few static ones, who may be there already."""
+        """Become another member: dynamic, or one of a few static ones, whose instance id may be in use."""
         is_static = self.random.random() < 0.4
         self._instance_id = InstanceId(f"static-{self.random.randrange(4)}") if is_static else None
         self._begin_as_before()
 
     def _begin_as_before(self) -> None:
-        """Start again as the same client, with no memory; a static member is known by its instance id."""
+        """Restart as the same client without memory; a static member keeps its instance id."""
         self._member_id = MemberId("")
         self._generation = -1
         self._joined: Any = None
@@ -284,7 +284,7 @@ class Member(Client):
         self._metadata = pack(">hi", 1, len(TOPICS)) + names + pack(">i", len(user_data)) + user_data
 
     def act(self) -> None:
-        """Whatever a member in this state does next."""
+        """Perform the next action of a member in this state."""
         if self._joined is None:
             self._join()
         elif not self._is_assigned:
@@ -343,7 +343,7 @@ class Member(Client):
 
     def _live(self) -> None:
         dice = self.random.random()
-        if self._instance_id is not None and dice < 0.08:  # it starts again
+        if self._instance_id is not None and dice < 0.08:  # it restarts
             self._begin_as_before()
             self.soon()
         elif dice < 0.60:
@@ -369,15 +369,17 @@ class Member(Client):
         elif dice < 0.95:
             leaving = LeavingMember(self._member_id, self._instance_id)
             if self._instance_id is not None and self.random.random() < 0.5:
-                leaving = LeavingMember(MemberId(""), self._instance_id)  # as an administrator removes it
+                leaving = LeavingMember(
+                    MemberId(""), self._instance_id
+                )  # as in a removal by an administrator
             command = LeaveGroup(group_id=self._group_id, members=(leaving,))
             self.ask(self._group_id, command, lambda result: self._on_left())
-        elif dice < 0.97:  # it wants another assignment
+        elif dice < 0.97:  # it wants a new assignment
             self._joined = None
             self.soon()
-        elif dice < 0.98:  # it is stuck for a while, and comes back as if nothing had happened
+        elif dice < 0.98:  # it stops for a while and continues
             self.soon(3 * self._longest_session)
-        elif dice < 0.99:  # it dies without a word, and somebody else comes in its place
+        elif dice < 0.99:  # it dies without a leave, and another member replaces it
             self._begin_anew()
             self.soon()
         else:
@@ -385,11 +387,11 @@ class Member(Client):
 
     def _on_left(self) -> None:
         if self.random.random() < 0.5:
-            self._begin_anew()  # otherwise it goes on as if it had not left
+            self._begin_anew()  # otherwise it continues as a member
         self.soon()
 
     def _after(self, error: ErrorCode) -> None:
-        """Go on after an answer: as it is, as a member of the next generation, or as a new member."""
+        """Continue after an answer: unchanged, in the next generation, or as a new member."""
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._begin_anew()
         elif error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):

@@ -1,4 +1,4 @@
-"""Sets the clock of the server's machine: ahead, back, right again; and lets it stand still."""
+"""Sets the clock of the server's machine ahead, back and right again, or stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_STANDSTILL_SECONDS = 4.0
 
 
 class ClockSetter:
-    """What happens to the clock, by a chance of its own: the rest of a seed is as it was without."""
+    """Settings of the clock, with a random generator of their own: the rest of a seed is unaffected."""
 
     def __init__(self, plan: Plan, seed: int, time: SimulatedTime, journal: Journal) -> None:
         self._seconds = plan.clock_seconds
@@ -29,13 +29,13 @@ class ClockSetter:
         self._life: Life
 
     def begin(self, life: Life) -> None:
-        """A life of the server has begun."""
+        """Note the start of a life of the server."""
         self._life = life
         if self._seconds:
             self._rest(self._random.expovariate(1 / self._seconds))
 
     def between_lives(self) -> None:
-        """While the server is down, somebody may set the clock."""
+        """Perhaps set the clock while the server is down."""
         if self._seconds and self._random.random() < 0.5:
             self._set()
 

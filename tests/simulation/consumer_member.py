@@ -1,7 +1,7 @@
-"""A member of a group that the server balances, which may also be slow, silent, gone, or somebody new.
+"""A member of a consumer group, which may also be slow, silent, dead, or replaced.
 
-It knows what it was answered and nothing else. Partitions it is to let go it has until it likes to let them
-go; commits of partitions it had may be on their way for long.
+It knows only the answers it got. It keeps partitions pending revocation until it decides to revoke them;
+commits of former partitions may be delayed for a long time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = (
 )
 REGEXES = (None, None, None, "c\\..*", ".*e", "", "nothing")
 INSTANCES = 3
-"""So many instance ids there are in a group; not all clients that have one have one of their own."""
+"""Number of instance ids in a group; several clients may share one."""
 MOST_LATE = 5
 FENCED = (
     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -49,7 +49,7 @@ FENCED = (
 
 
 class Subscription(NamedTuple):
-    """What a member reads, and by whom it wants it assigned."""
+    """The subscription of a member, and its server assignor."""
 
     names: tuple[TopicName, ...]
     regex: str | None
@@ -66,11 +66,11 @@ class ConsumerMember(Client):
         self._session_seconds = session_seconds
         self._is_awaiting = False
         self._late: list[CommitOffsets] = []
-        """Commits that are on their way for a long time, whatever has become of their sender."""
+        """Commits that are delayed for a long time, whatever happens to their sender."""
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Become somebody else."""
+        """Become another member."""
         is_static = self.random.random() < 0.4 and not self._surroundings.is_calm
         self._instance_id = InstanceId(f"i{self.random.randrange(INSTANCES)}") if is_static else None
         self._begin_with_new_id()
@@ -82,12 +82,12 @@ class ConsumerMember(Client):
         self._forget()
 
     def _forget(self) -> None:
-        """It is nobody's member and has nothing."""
+        """Reset the state: no membership and no partitions."""
         self.epoch = JOINING
         self.owned: frozenset[Part] = frozenset()
         self._told: frozenset[Part] = frozenset()
         self._said: frozenset[Part] | None = None
-        """What it said last that it has."""
+        """The partitions that it reported last."""
         self._must_say_all = False
 
     def _some_subscription(self) -> Subscription:
@@ -96,14 +96,14 @@ class ConsumerMember(Client):
         return Subscription(names, random.choice(REGEXES), random.choice((None, None, "uniform", "range")))
 
     def on_connected(self) -> None:
-        """An answer that was due will not come: say everything in the next heartbeat."""
+        """Note that a pending answer is lost: the next heartbeat reports the full state."""
         self._must_say_all = self._must_say_all or self._is_awaiting
         self._is_awaiting = False
 
     # --- what it does ---
 
     def act(self) -> None:
-        """Whatever a member in this state does next."""
+        """Perform the next action of a member in this state."""
         if self._surroundings.is_calm or self.epoch == JOINING:
             self._let_go()
             self._beat()
@@ -128,12 +128,12 @@ class ConsumerMember(Client):
             self._beat()
         elif dice < 0.93:
             self._leave()
-        elif dice < 0.95:  # it is stuck for a while, and goes on as if nothing had happened
+        elif dice < 0.95:  # it stops for a while and continues
             self.soon(3 * self._session_seconds)
-        elif dice < 0.96:  # it dies without a word, and somebody else comes in its place
+        elif dice < 0.96:  # it dies without a leave, and another member replaces it
             self._begin_anew()
             self.soon()
-        elif dice < 0.97:  # it starts again, and does not know that it was a member
+        elif dice < 0.97:  # it restarts without its membership
             self._forget()
             self.soon()
         elif dice < 0.985:  # a request is delivered twice
@@ -143,7 +143,7 @@ class ConsumerMember(Client):
             self.connect()
 
     def _soon(self) -> None:
-        """Go on in time for the next heartbeat; not sooner than need be while everything is calm."""
+        """Continue in time for the next heartbeat; not sooner than necessary in a calm period."""
         if self._surroundings.is_calm:
             self.soon(0.8 * self._session_seconds if self.epoch else None)
         else:
@@ -194,7 +194,7 @@ class ConsumerMember(Client):
         elif error is not ErrorCode.UNRELEASED_INSTANCE_ID or self.random.random() < 0.2:
             self._begin_anew()
         elif self._surroundings.is_calm:
-            self._instance_id = None  # somebody else has it, and keeps it
+            self._instance_id = None  # another member has it, and keeps it
         self._soon()
 
     def _take(self, result: HeartbeatResult) -> None:
@@ -210,7 +210,7 @@ class ConsumerMember(Client):
             self._say_goodbye(LEAVING_FOR_A_WHILE)
         elif self.random.random() < 0.7:
             self._say_goodbye(LEAVING)
-        else:  # as an administrator removes it
+        else:  # as in a removal by an administrator
             by_instance = self._instance_id is not None and self.random.random() < 0.5
             leaving = LeavingMember(MemberId("") if by_instance else self.member_id, self._instance_id)
             command = LeaveGroup(group_id=self.group_id, members=(leaving,))
@@ -232,7 +232,7 @@ class ConsumerMember(Client):
         elif dice < 0.7:
             self._begin_with_new_id()
         elif dice < 0.9:
-            self._forget()  # otherwise it goes on as if it had not left
+            self._forget()  # otherwise it continues as a member
         self.soon()
 
     # --- offsets ---
@@ -248,7 +248,7 @@ class ConsumerMember(Client):
         self.ask(self.group_id, command, lambda result: self._on_offsets(error_of(result)))
 
     def _some_commit(self) -> CommitOffsets | None:
-        """Of partitions it has; now and then of one that somebody else may have."""
+        """Return a commit of its partitions; sometimes of one that another member may have."""
         name_of = self._surroundings.name_of
         parts = [(name_of(topic_id), one) for topic_id, one in sorted(self.owned)]
         if parts:
@@ -266,7 +266,7 @@ class ConsumerMember(Client):
         )
 
     def _commit_late(self) -> None:
-        """What was sent long ago arrives."""
+        """Deliver a delayed commit."""
         if self._late:
             command = self.random.choice(self._late)
             self.network.send(self.group_id, command, lambda result: None)
@@ -289,7 +289,7 @@ class ConsumerMember(Client):
 
 
 def reported(parts: frozenset[Part]) -> Reported:
-    """Partitions as a heartbeat says them."""
+    """Return partitions in the form of a heartbeat."""
     topics: dict[TopicId, list[int]] = {}
     for topic_id, one in sorted(parts):
         topics.setdefault(topic_id, []).append(one)

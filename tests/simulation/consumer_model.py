@@ -1,17 +1,19 @@
-"""What a group that the server balances promises to its members, audited reply by reply.
+"""The promises of a consumer group to its members, checked reply by reply.
 
-Not a second coordinator: no target is made here, and no assignor is known. What is checked holds whatever the
-targets were, and follows from requests, their answers, and the clock:
+This is not a second coordinator: it computes no targets and knows no assignors. The checks hold for any
+targets, and follow from requests, their answers, and the clock:
 
-* A member's epoch never goes back, and what it had in an epoch it loses with a later one only, after it said
-  that it let it go.
-* Nobody is given a partition that another member has, or has not let go, as long as that one is a member.
-* Who commits in its present epoch is heard. Who commits in an earlier one is heard if it has had each of the
-  partitions since then, and refused if not (KIP-1251, R1.1 to R1.3). So no zombie is, and every owner is.
-* Who speaks in time stays a member: no failure of the disk, no crash and no lost answer fences it. Who left,
-  was silent too long, or whose place was taken, is no member.
-* After a load the group is what its members were told: the same epochs, the same partitions; the group's own
-  epoch, and that of its target, are not behind.
+* A member's epoch never decreases. It loses a partition only with a later epoch, after it acknowledged the
+  revocation.
+* No member is assigned a partition that another member owns or has not revoked, as long as that one is a
+  member.
+* A commit in the member's current epoch is accepted. A commit in an earlier epoch is accepted if the member
+  has owned each partition since then, and refused otherwise (KIP-1251, R1.1 to R1.3). So no zombie's commit
+  is accepted, and every owner's is.
+* A member that heartbeats in time remains a member: no failure of the disk, no crash and no lost answer
+  fences it. A member that left, was silent too long, or was replaced is no member.
+* After a load the group has the epochs and partitions that its members were told; the group epoch and the
+  target epoch are not lower.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 STALE = ErrorCode.STALE_MEMBER_EPOCH
 CLOCK_SECONDS = 0.005
-"""The server's clock counts milliseconds."""
+"""The server's clock has millisecond resolution."""
 TIMER_SLACK_SECONDS = 0.1
 
 
 @dataclass
 class Setting:
-    """What was in force when a request arrived."""
+    """The settings when a request arrived."""
 
     session_seconds: float
     topic_ids: Mapping[TopicName, TopicId]
@@ -66,23 +68,23 @@ class ConsumerGroupModel:
         self._offsets = members
         self._views: dict[MemberId, MemberView] = {}
         self._epochs = (0, 0)
-        """The highest epochs of the group and of its target that anybody was told of."""
+        """The highest group epoch and target epoch in any answer."""
         self._ledger: dict[Part, tuple[MemberId, Grant]] = {}
-        """Who was given a partition last, and when."""
+        """The last owner of each partition, and the time of its assignment."""
         self._settings: dict[int, Setting] = {}
         self._open: dict[int, Request] = {}
-        """Requests on their way that may change something."""
+        """Requests in flight that may change the state."""
         self._lost: list[Request] = []
-        """Those that were when the shard failed, since the last load."""
+        """Those that were in flight when the shard failed, since the last load."""
         self._sure: set[MemberId] = set()
-        """Who was surely a member when it failed."""
+        """The certain members when it failed."""
         self._is_down = False
         self.counts = Counter[str]()
 
     # --- requests ---
 
     def arrived(self, request: Request, setting: Setting) -> None:
-        """Note what may happen because of it."""
+        """Note the possible effects of a request."""
         self._settings[request.number] = setting
         if isinstance(request.command, ConsumerHeartbeat):
             self._offsets.may_have_record[self._group_id] = request.number
@@ -90,7 +92,7 @@ class ConsumerGroupModel:
             self._open[request.number] = request
 
     def refused_at_the_door(self, request: Request) -> None:
-        """The shard did not look at it."""
+        """Note that the shard did not process it."""
         self._open.pop(request.number, None)
 
     def answered(self, request: Request, result: Any) -> None:
@@ -115,15 +117,15 @@ class ConsumerGroupModel:
     # --- who is who ---
 
     def _is_sure(self, view: MemberView | None, request: Request) -> bool:
-        """Whether somebody is a member when a request arrives, whatever happened by itself."""
+        """Return whether somebody is certainly a member when a request arrives, whatever timers did."""
         return view is not None and view.is_sure(request.arrived_at + CLOCK_SECONDS)
 
     def _is_past(self, due: float, request: Request) -> bool:
-        """Whether what was due at a time has happened before a request arrived."""
+        """Return whether an action due at a time was done before a request arrived."""
         return self._rules.time.awake_seconds(due, request.arrived_at) > TIMER_SLACK_SECONDS
 
     def _holder(self, instance_id: InstanceId | None) -> MemberView | None:
-        """The member behind an instance id."""
+        """Return the member with an instance id."""
         if instance_id is None:
             return None
         return next((one for one in self._views.values() if one.instance_id == instance_id), None)
@@ -134,7 +136,7 @@ class ConsumerGroupModel:
                 raise Violation(f"{request}: the group {what}, and has the member {view}")
 
     def _fails_to_know(self, request: Request, view: MemberView | None) -> None:
-        """A member was told that it is none."""
+        """Check a reply by which a member is unknown."""
         if view is None:
             return
         if self._is_sure(view, request):
@@ -172,7 +174,7 @@ class ConsumerGroupModel:
                 raise Violation(f"{request} was answered {result}")
 
     def _joined(self, request: Request, command: ConsumerHeartbeat, view: MemberView | None) -> MemberView:
-        """Somebody is let in, or begins again; the member as it was before the answer's step."""
+        """Check a join or rejoin; return the member as it was before the step of the answer."""
         holder = self._holder(command.instance_id)
         if holder is not None and holder.member_id != command.member_id:
             view = self._replaced(request, command, holder)
@@ -182,7 +184,7 @@ class ConsumerGroupModel:
             view.may_be_another()
             view.epoch = 0
         if not any(self._is_sure(one, request) for one in self._views.values()):
-            # Then the group may have been swept away meanwhile, and its epochs begin anew.
+            # Then the group may have been removed meanwhile, and its epochs start again.
             view.epoch, self._epochs = 0, (0, 0)
             self._ledger.clear()
         view.instance_id = command.instance_id or view.instance_id
@@ -190,7 +192,7 @@ class ConsumerGroupModel:
         return view
 
     def _replaced(self, request: Request, command: ConsumerHeartbeat, holder: MemberView) -> MemberView:
-        """A static member comes in another life: it has what it had, from the beginning on (R1.8)."""
+        """Check a static member's rejoin after a restart: it has the same partitions (R1.8)."""
         if holder.epoch != LEAVING_FOR_A_WHILE and self._is_sure(holder, request):
             raise Violation(f"{request} took the place of a living static member: {holder}")
         del self._views[holder.member_id]
@@ -213,7 +215,7 @@ class ConsumerGroupModel:
                 raise Violation(f"{request} of a zombie was accepted: {view}")
 
     def _check_fenced(self, request: Request, command: ConsumerHeartbeat, view: MemberView | None) -> None:
-        """Fencing a member costs it all it has: so it must have been in the wrong."""
+        """Check a fencing: the member loses all partitions, so it must have been in the wrong."""
         if view is None or not self._is_sure(view, request):
             return
         epoch, reported = command.member_epoch, command.reported
@@ -229,7 +231,7 @@ class ConsumerGroupModel:
     def _step(
         self, request: Request, command: ConsumerHeartbeat, view: MemberView, result: HeartbeatResult
     ) -> None:
-        """The member's own step, as the answer tells it."""
+        """Apply the member's own step, as in the answer."""
         epoch, assigned = result.member_epoch, result.assigned
         if epoch < max(view.epoch, 1):
             raise Violation(f"{request} went back to epoch {epoch}: {view}")
@@ -266,7 +268,9 @@ class ConsumerGroupModel:
             view.late_at = request.arrived_at + view.rebalance_seconds
 
     def _lowest(self, view: MemberView) -> dict[Part, int]:
-        """How old a grant to this member can be that nobody saw: later than the last one to somebody else."""
+        """Return the minimum epoch of an unseen assignment to this member: after the last one to another
+        member.
+        """
         return {
             part: grant.low + 1
             for part, (member_id, grant) in self._ledger.items()
@@ -359,14 +363,14 @@ class ConsumerGroupModel:
             self._fails_to_know(request, view)
             return
         is_present = view is not None and command.member_epoch == view.epoch
-        # A group that is gone refuses nothing.
+        # A removed group refuses nothing.
         if view is not None and self._is_sure(view, request) and (error is NONE) is not is_present:
             raise Violation(f"{request} was answered {error!r}: {view}")
 
     # --- failures and loads ---
 
     def fails(self, at: float) -> None:
-        """The shard forgot what is not in its log; what was on its way may be in it or not."""
+        """Note that the shard lost what is not in its log; requests in flight may be in it or not."""
         self._lost += self._open.values()
         self._open.clear()
         self._settings.clear()
@@ -375,7 +379,7 @@ class ConsumerGroupModel:
             self._sure = {one for one, view in self._views.items() if view.is_sure(at + CLOCK_SECONDS)}
 
     def loaded(self, described: Any, at: float, session_seconds: float) -> None:
-        """What the group is right after a load."""
+        """Check the group right after a load."""
         found: dict[MemberId, Any] = {}
         if isinstance(described, DescribedConsumerGroup):
             found = {member.member_id: member for member in described.members}

@@ -1,4 +1,4 @@
-"""A consumer group as a load leaves it: what holds of it by itself, and what may have changed it."""
+"""The state of a consumer group after a load: what must hold for it alone, and what may have changed it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.domain.ids import MemberId
 
 
 def check_described(described: DescribedConsumerGroup, known: tuple[int, int]) -> None:
-    """No epoch is ahead of what leads it or behind what was `known`, no partition has two owners."""
+    """Check that epochs are consistent and not lower than `known`, and that no partition has two owners."""
     epochs = (described.group_epoch, described.assignment_epoch)
     if epochs[0] < known[0] or epochs[1] < known[1]:
         raise Violation(f"after a load {described} is behind {known}")
@@ -28,12 +28,12 @@ def check_described(described: DescribedConsumerGroup, known: tuple[int, int]) -
 
 
 def owned_by(member: Any) -> set[Part]:
-    """What a described member has, to be let go or not."""
+    """Return all partitions of a described member, including those pending revocation."""
     return {(topic_id, one) for topic_id, each in member.assigned.items() for one in each}
 
 
 def concerns_member(request: Request, view: MemberView) -> bool:
-    """Whether a request may change a member."""
+    """Return whether a request may change a member."""
     match request.command:
         case ConsumerHeartbeat(member_id=member_id, instance_id=instance_id):
             return member_id == view.member_id or (

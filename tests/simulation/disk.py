@@ -1,4 +1,4 @@
-"""The disk of the simulation, which knows what it did wrong, and syncs that take their time on it."""
+"""The simulated disk, which records its faults, and syncs that take time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEVER = float("-inf")
 
 
 class SimulatedDisk(MemoryFileSystem):
-    """The faulty disk in memory. It tells when the power went, and when it last refused something."""
+    """The faulty disk in memory. It records power failures, and the time of its last error."""
 
     def __init__(self, time: SimulatedTime, counts: Counter[str]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SimulatedDisk(MemoryFileSystem):
         self.on_power_cut: Callable[[], None] = lambda: None
 
     def pass_change(self, kind: str, path: Path) -> Fault | None:
-        """Count what goes wrong on the way."""
+        """Count faults."""
         try:
             fault = super().pass_change(kind, path)
         except PowerCut:
@@ -41,7 +41,7 @@ class SimulatedDisk(MemoryFileSystem):
         return fault
 
     def failure(self, fault: Fault, path: Path) -> Exception:
-        """Remember it."""
+        """Record an error."""
         failure = super().failure(fault, path)
         if isinstance(failure, PowerCut):
             self._switch_off()
@@ -56,13 +56,15 @@ class SimulatedDisk(MemoryFileSystem):
             self.on_power_cut()
 
     def kill(self) -> None:
-        """The process is gone, and the disk refuses nothing any more."""
+        """End the process; the disk returns no more errors."""
         super().kill()
         self.is_off = False
 
 
 class SimulatedSyncer:
-    """In the place of kernel and thread: a chain of timers; each sync takes a while, and so does the news."""
+    """Replaces kernel and thread by a chain of timers: each sync takes a while, and so does its
+    completion.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, slowest_sync_seconds: float) -> None:
         self._loop = loop
@@ -72,7 +74,7 @@ class SimulatedSyncer:
         self._is_closed = False
 
     def run(self, request: SyncRequest, on_run: Callable[[], None]) -> None:
-        """Run the request a while later, and tell of it another while later."""
+        """Run the request after a delay, and report it after another delay."""
         self._left.append(request)
         delay = self._random.random() ** 3 * self._slowest
         self._loop.call_later(delay, lambda: self._run(request, delay / 2, on_run))
@@ -84,7 +86,7 @@ class SimulatedSyncer:
             self._loop.call_later(delay, lambda: None if self._is_closed else on_run())
 
     def close(self) -> None:
-        """Run what was given."""
+        """Run all requests."""
         self._is_closed = True
         for request in self._left:
             _run(request)

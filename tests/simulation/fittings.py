@@ -1,4 +1,4 @@
-"""What a plan puts in the place of the server's own sizes, and what listens to the server while it runs."""
+"""Applies a plan's sizes to the server, and observes the server while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headgate.topics import topic
 def fitted(
     plan: Plan, random: Random, journal: Journal, on_failed_compaction: Callable[[int], None]
 ) -> Iterator[None]:
-    """The plan's small sizes are in force, and nothing is in the server's log that nobody expected."""
+    """Apply the plan's small sizes, and check that the server's log has no unexpected entries."""
     handler = _Listener(journal)
     logger = logging.getLogger("headgate")
     sizes: list[tuple[Any, str, Any]] = [
@@ -80,7 +80,7 @@ def _counting_compactions(journal: Journal, on_failed: Callable[[int], None]) ->
 
 
 class _Listener(logging.Handler):
-    """What the server logs with a traceback, nobody expected."""
+    """Reports entries of the server's log with a traceback, all of which are unexpected."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()

@@ -1,15 +1,15 @@
-"""What a group with members promises to them, audited reply by reply.
+"""The promises of a classic group to its members, checked reply by reply.
 
-Not a second implementation of the protocol: promises that hold whatever the timing was.
+This is not a second implementation of the protocol. These promises hold for any timing:
 
-* Generations never go back while a shard lives, and after a load not behind the last one whose assignment was
-  answered. Whoever is accepted is accepted into the newest one.
-* A generation has one leader, one protocol, and one assignment, which is the one its leader brought.
-* Whose heartbeat was answered that all is well, in a generation that was assigned, stays a member: no failure
-  of the disk and no crash makes it unknown. (A SyncGroup to a stable group does not prolong a session.)
-* Who left, or was not heard of for longer than its session, is no member any more.
-* Whoever comes back under an instance id takes the place of who had it: its assignment, and its leadership.
-  Nobody else fences a living member.
+* Generations never decrease while a shard lives; after a load they are not lower than the last one whose
+  assignment was answered. A member is always accepted into the newest generation.
+* A generation has one leader, one protocol, and one assignment, which is the one of its leader.
+* A member whose heartbeat got no error, in a generation with an assignment, remains a member: no failure of
+  the disk and no crash makes it unknown. (A SyncGroup to a stable group does not prolong a session.)
+* A member that left, or was silent for longer than its session, is no longer a member.
+* A member that rejoins with an instance id replaces the previous one: it takes its assignment, and its
+  leadership. Nothing else fences a living member.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ TIMER_SLACK_SECONDS = 0.1
 
 
 class Assignment(NamedTuple):
-    """What a leader assigns to a member, readable in its bytes."""
+    """A leader's assignment of one member, with readable bytes."""
 
     generation: int
     attempt: int
     member_id: str
 
     def encode(self) -> bytes:
-        """The bytes."""
+        """Return the assignment as bytes."""
         return f"{self.generation}/{self.attempt}/{self.member_id}".encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
-        """What the bytes say; raises ValueError for others than `encode` makes."""
+        """Return the assignment of the bytes. Raises ValueError for bytes that `encode` does not produce."""
         generation, attempt, member_id = data.decode().split("/")
         return cls(int(generation), int(attempt), member_id)
 
@@ -55,14 +55,16 @@ class Generation:
     protocol: str | None
     joined: set[str] = field(default_factory=set)
     told_members: set[str] | None = None
-    """Whom the leader was told to assign to. Static members go by their instance here, as does the leader."""
+    """The members that the leader had to assign to. Static members and the leader are listed by
+    instance id.
+    """
     attempt: int | None = None
-    """Whose assignment it was, once one was answered."""
+    """The attempt whose assignment it was, after one was answered."""
 
 
 @dataclass
 class Proof:
-    """When a member was last known to be one, and for how long at least it stays one, in seconds."""
+    """When a member was last known to be one, and how long it remains one at least, in seconds."""
 
     at: float
     lasts: float
@@ -77,27 +79,27 @@ class GroupModel:
         self._members = members
         self._newest = 0
         self._synced = 0
-        """The newest generation whose assignment was answered: durable, therefore."""
+        """The newest generation whose assignment was answered, and which is therefore durable."""
         self._generations: dict[int, Generation] = {}
         self._attempts: dict[int, set[str]] = {}
-        """By attempt, the members it assigns to."""
+        """The members of the assignment, by attempt."""
         self._proofs: dict[str, Proof] = {}
         self._timeouts: dict[str, tuple[float, float]] = {}
         """Session and rebalance timeouts by member, in seconds."""
         self._heard: dict[str, float] = {}
-        """When a member was last heard of or spoken to, in this life of the shard."""
+        """The time of a member's last request or answer, in this life of the shard."""
         self._left: set[str] = set()
         self._instances: dict[str, str] = {}
-        """Of all member ids that a static member ever had, its instance id."""
+        """The instance id of each member id that a static member ever had."""
         self._replaced: dict[str, int] = {}
-        """By instance id, the last request that may have put a new member id in the place of the old one."""
+        """By instance id, the last request that may have replaced its member id."""
         self.rebalances = 0
         self.replacements = 0
 
     # --- requests ---
 
     def arrived(self, request: Request) -> None:
-        """Note what may happen because of it."""
+        """Note the possible effects of a request."""
         match request.command:
             case JoinGroup(instance_id=instance_id, member_id=member_id, new_member_id=new_member_id):
                 self._members.may_have_record[self._group_id] = request.number
@@ -116,17 +118,17 @@ class GroupModel:
                 pass
 
     def _may_replace(self, instance_id: str, request: Request) -> None:
-        """From now on nobody who had the instance id so far is sure to be a member."""
+        """Note that members with the instance id so far are no longer certain members."""
         self._replaced[instance_id] = request.number
         for member_id in [one for one in self._proofs if self._instances.get(one) == instance_id]:
             del self._proofs[member_id]
 
     def _who(self, member_id: str) -> str:
-        """Who is behind a member id: a static member under any of its ids is the same."""
+        """Return the identity of a member id: all ids of a static member have the same."""
         return self._instances.get(member_id, member_id)
 
     def fails(self) -> None:
-        """The shard forgot what is not in its log."""
+        """Note that the shard lost what is not in its log."""
         self._newest = self._synced
         self._generations = {}
         self._heard = {}
@@ -175,7 +177,7 @@ class GroupModel:
         told = {self._who(member.member_id) for member in result.members} if is_leader else None
         problem = self._why_not(result, who, told)
         if problem and not any(self._is_proven(one, now) for one in self._proofs):
-            self._newest = self._synced = 0  # it was empty, had nothing left, and was swept away meanwhile
+            self._newest = self._synced = 0  # it was empty, had no offsets, and was removed meanwhile
             self._generations = {}
             problem = self._why_not(result, who, told)
         if problem:
@@ -196,7 +198,7 @@ class GroupModel:
         self._proofs.pop(result.member_id, None)
 
     def _why_not(self, result: Any, who: str, told: set[str] | None) -> str | None:
-        """What is wrong with a join's answer, in the group as it is known."""
+        """Return the fault of a join's answer, for the known state of the group."""
         if result.generation < self._newest:
             return f"group {self._group_id} is in generation {self._newest}"
         known = self._generations.get(result.generation)
@@ -255,10 +257,10 @@ class GroupModel:
         self._heard[member_id] = max(self._heard.get(member_id, 0.0), request.arrived_at)
 
     def _prove(self, request: Request, member_id: str) -> None:
-        """The member is in a generation that is durable, if it is the one whose assignment was answered."""
+        """Note that the member is in a durable generation, if it is the one whose assignment was answered."""
         self._hear(request, member_id)
         if request.number < self._replaced.get(self._instances.get(member_id, ""), 0):
-            return  # somebody may have taken its place since
+            return  # another member may have replaced it since
         if request.command.generation == self._synced and member_id in self._timeouts:
             lasts = min(self._timeouts[member_id])
             self._proofs[member_id] = Proof(request.arrived_at, lasts)
@@ -276,7 +278,7 @@ class GroupModel:
     # --- after a load ---
 
     def loaded(self, described: Any, at: float) -> None:
-        """What the group is right after a load."""
+        """Check the group right after a load."""
         members: Mapping[str, bytes] = {}
         if not isinstance(described, ErrorCode):
             members = {member.member_id: member.assignment for member in described.members}

@@ -1,4 +1,4 @@
-"""What happened in a simulation: how often what, in which order, and the first promise that was broken."""
+"""The events of a simulation: their counts, their order, and the first violation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.requests import Violation
 
 
 class Journal:
-    """The record of one seed."""
+    """The journal of one seed."""
 
     def __init__(self, time: SimulatedTime) -> None:
         self.counts: Counter[str] = Counter()
@@ -21,21 +21,21 @@ class Journal:
         self._trace = sha256()
 
     def trace(self, line: str) -> None:
-        """Take a line into the hash that tells two runs apart."""
+        """Add a line to the hash that compares two runs."""
         self._trace.update(f"{self._time.seconds!r} {line}\n".encode("utf-8", "surrogatepass"))
 
     def trace_hash(self) -> str:
-        """The hash of all lines so far."""
+        """Return the hash of all lines so far."""
         return self._trace.hexdigest()
 
     def report(self, violation: str) -> None:
-        """A promise was broken: the first one counts."""
+        """Report a violation: the first one is kept."""
         if self.violation is None:
             self.violation = f"at {self._time.seconds:.6f} s: {violation}"
         self.on_violation()
 
     def judged(self, check: Callable[[], None]) -> None:
-        """Report what a check finds."""
+        """Run a check and report its violation."""
         try:
             check()
         except Violation as violation:

@@ -1,4 +1,4 @@
-"""One life of the simulated server: the real parts put together as in the node, on a loop of their own."""
+"""One life of the simulated server: the real parts assembled as in the node, on a loop of their own."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ DATA_DIR = Path("/data")
 HOUSEKEEPING_SECONDS = 5.0
 
 Snapshot = dict[int, dict[str, Any]]
-"""By shard, what it holds."""
+"""The contents of shards, by shard."""
 
 
 def watched_runtime(
     life: Life, index: int, partition: Partition, commit: GroupCommit
 ) -> ShardRuntime[GroupShard]:
-    """The real runtime, of which a life knows when it begins and ends to load."""
+    """Return the real runtime, which notifies the life of the start and end of a load."""
     log = LocalLog(partition, commit)
     runtime = ShardRuntime(life.kind, log, life.world.time)
 
     def loaded() -> None:
-        """Let everything be looked at before anybody else asks."""
+        """Check all contents before any other request."""
         life.world.journal.counts["checkpoints restored"] += runtime.checkpoint_position > 0
         life.world.audit.replayed(index, durable_state(runtime.shard))
         life.loaded(index)
@@ -75,13 +75,13 @@ def watched_runtime(
 
 
 def local_log(runtime: ShardRuntime[GroupShard]) -> Log:
-    """The log on the simulated disk."""
+    """Return the log on the simulated disk."""
     assert isinstance(runtime.log, LocalLog)
     return runtime.log.partition.log
 
 
 def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
-    """What a shard must be after the next start; None if not all it knows is written well enough."""
+    """Return the state of a shard after the next start; None if not all of it is certainly written."""
     assert isinstance(runtime.log, LocalLog)
     log = local_log(runtime)
     if not runtime.is_active or log.failure is not None:
@@ -92,7 +92,7 @@ def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
 
 
 class WatchedErasure(OffsetErasure):
-    """The real erasure, which says what it begins and what it has done."""
+    """The real erasure, which reports its start and its end."""
 
     def __init__(self, life: Life, topics: Topics, coordinator: Coordinator[GroupShard]) -> None:
         super().__init__(topics, coordinator, lambda delay_ms, ask: life.later(delay_ms / 1000, ask))
@@ -109,28 +109,28 @@ class WatchedErasure(OffsetErasure):
 
 
 class Life:
-    """From a start of the server to its end. Nothing of it outlives it but what is on the disk."""
+    """From a start of the server to its end. Only the disk remains afterwards."""
 
     def __init__(self, world: World, *, is_last: bool = False) -> None:
         self.world = world
-        # While a shard is looked at last, nothing is to go that another look found before.
+        # During the last checks of a shard, nothing may expire that another check found before.
         self.settings = world.plan.settings(expires=not is_last)
         self.is_over = False
         self.end_kind = "failed starts"
         self.snapshot: Snapshot | None = None
-        """Everything in all shards, once it was looked at."""
+        """The contents of all shards, after they were checked."""
         self.begun_at: dict[int, int] = {}
-        """Where each shard stood when it was loaded first; what timers of groups write comes later."""
+        """The end of each shard's log at its first load; records of timers come after it."""
         self.left_at: dict[int, int] = {}
-        """And where each was when the life was ended: then shards may fail, because the disk is gone."""
+        """The same at the end of the life: then shards may fail, because the disk is gone."""
         self.loading: set[int] = set(range(world.plan.shards))
         """Shards that do not answer yet."""
         self._is_last = is_last
         self._is_closing = False
         self._fetches: dict[str, FetchOffsets] = {}
-        """Of named partitions, by what they ask."""
+        """Repeated fetches of named partitions, by their request."""
         self._commits: dict[str, CommitShape] = {}
-        """Of few partitions without metadata, by what they say but for the offsets."""
+        """Repeated commits of few partitions without metadata, by their request without offsets."""
         self._loaded: set[int] = set()
         self._looked_at: Snapshot = {}
         self._loop = SimulatedLoop(
@@ -142,7 +142,7 @@ class Life:
         self.kind: ShardKind[GroupShard]
 
     def run(self) -> None:
-        """Live."""
+        """Run the life."""
         self.world.disk.on_power_cut = lambda: self.end("power cuts")
         self._loop.set_exception_handler(self._on_exception)
         main = self._loop.create_task(self._main())
@@ -160,7 +160,7 @@ class Life:
             self._loop.close()
 
     def _forget_tasks(self) -> None:
-        """End what was under way here and now, not when it is collected: it must not touch the next life."""
+        """Cancel pending tasks now, not at garbage collection: they must not run in the next life."""
         if self.end_kind != "clean stops":
             self.world.disk.cut_power_after(0)
         asyncio._set_running_loop(self._loop)
@@ -223,7 +223,7 @@ class Life:
         history: OffsetHistory,
         topic: Topic,
     ) -> None:
-        """As the node starts, after its topics are there."""
+        """Start as the node does, after its topics are loaded."""
         await self._coordinator.load()
         history.open(topic)
         self.surroundings.keep_telling(self._coordinator)
@@ -258,7 +258,7 @@ class Life:
             self.world.journal.report(f"{message} {failure!r}")
 
     def end(self, kind: str) -> None:
-        """End this life at the next occasion; from now on the disk is as it is, unless it ends well."""
+        """End this life soon; from now on the disk is unchanged, unless it is a clean end."""
         if self.is_over or self._ended.done():
             return
         self.end_kind = kind
@@ -270,24 +270,24 @@ class Life:
         self._ended.set_result(None)
 
     def _note_states(self) -> None:
-        """Remember what the next life has to find."""
+        """Remember the state that the next life must find."""
         for index, runtime in enumerate(self._runtimes):
             self.world.audit.stopped(index, surviving_state(runtime, self.end_kind))
 
     # --- for the world ---
 
     def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
-        """Do something later in this life."""
+        """Run an action later in this life."""
         self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Do something when this turn of the loop is over."""
+        """Run an action after this turn of the loop."""
         self._loop.call_soon(lambda: None if self.is_over else action())
 
     def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Hand a request to the coordinator; one that came before as one that comes again."""
+        """Submit a request to the coordinator; a repeated one by the path of repeated requests."""
         if self._is_closing:
-            return  # nobody listens any more
+            return  # the life has ended
         command = request.command
         group_id = command.group_id
         if isinstance(command, CommitOffsets) and is_plain(command):
@@ -312,24 +312,24 @@ class Life:
             self._coordinator.submit(group_id, command, on_reply)
 
     def submit_command(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Ask the coordinator something that no client asks."""
+        """Submit a command that no client sends."""
         self._coordinator.submit(group_id, command, on_reply)
 
     def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to one shard."""
+        """Submit a command to one shard."""
         self._runtimes[shard].submit(command, on_reply)
 
     def had_loaded(self, shard: int) -> bool:
-        """Whether the shard was up before in this life."""
+        """Return whether the shard was loaded before in this life."""
         return shard in self._loaded
 
     def loads(self, shard: int) -> None:
-        """A shard begins to read its log."""
+        """Note that a shard begins to read its log."""
         self.world.audit.loads(shard)
         self.loading.add(shard)
 
     def loaded(self, shard: int) -> None:
-        """A shard has read its log."""
+        """Note that a shard has read its log."""
         self.loading.discard(shard)
         self._loaded.add(shard)
         self.begun_at.setdefault(shard, self._runtimes[shard].position)
@@ -337,7 +337,7 @@ class Life:
             self.world.audit.loaded(shard, self)
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
-        """Everything in a shard was looked at."""
+        """Note that the contents of a shard were checked."""
         log = local_log(self._runtimes[shard])
         self._looked_at[shard] = found
         if self._is_last:
@@ -348,7 +348,7 @@ class Life:
 
 
 def check_last_of_each_key(log: Log, found: dict[str, Any]) -> None:
-    """What is left when the last record of every key is kept, blind to runs, is what stands (R3.13)."""
+    """Check that the last record of every key, whatever the runs, is the current value (R3.13)."""
     last: dict[tuple[str, str, int], int] = {}
     for _, batch in log.batches(log.log_start_offset):
         for _, record in iterate_records(batch):

@@ -1,7 +1,7 @@
-"""Time that passes only when nothing else is left to do: an event loop without a selector, and its clock.
+"""An event loop without a selector, and its clock: time passes only when nothing is ready.
 
-The loop is asyncio's own, so that the code above it runs as it does in the server; what waits for sockets is
-replaced by a jump to the next timer. A turn of the loop costs a little time all the same: work takes time.
+The loop is asyncio's own, so that the code runs as in the server; instead of waiting for sockets, it advances
+the time to the next timer. Each turn of the loop also takes a little time, because work takes time.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tests.simulation.clock import SimulatedTime
 
 
 class NothingLeft(Exception):
-    """No timer is set and nothing is ready: everybody waits for somebody else."""
+    """No timer is set and nothing is ready: a deadlock."""
 
 
 class NoEnd(Exception):
-    """So many turns of the loop that whoever is at work here never gets done."""
+    """The life does not end within the maximum number of turns."""
 
 
 MOST_TURNS = 500_000
-"""Of one life: many times what the longest takes."""
+"""Maximum number of turns in one life: many times the longest one."""
 
 
 class _Waiting:
-    """In the place of a selector: nothing comes from outside, so waiting is time that passes."""
+    """Replaces a selector: there are no external events, so waiting advances the time."""
 
     def __init__(self, time: SimulatedTime, turn_seconds: float) -> None:
         self._time = time
@@ -45,7 +45,7 @@ class _Waiting:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """asyncio's loop on simulated time. What would run in a thread runs here, all at once, a while later."""
+    """asyncio's loop on simulated time. Work for a thread runs in the loop, at once, after a delay."""
 
     def __init__(self, time: SimulatedTime, turn_seconds: float, random: Random, slowest_work: float) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run it when its thread would have done it."""
+        """Run the work when its thread would have finished it."""
         future: asyncio.Future[Any] = self.create_future()
         self._works[future] = lambda: func(*args)
         delay = self._random.random() ** 3 * self._slowest_work_seconds
@@ -66,7 +66,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def finish_works(self) -> None:
-        """The threads end: what they were given is done, or not begun any more."""
+        """End the threads: their work is done, or not begun any more."""
         for future in list(self._works):
             if self._random.random() < 0.5:
                 self._run_work(future)
@@ -86,7 +86,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 future.set_result(result)
 
     def time(self) -> float:
-        """Seconds since the simulation began."""
+        """Return the seconds since the simulation began."""
         return self._time.seconds
 
     def _process_events(self, event_list: list[Any]) -> None:

@@ -1,9 +1,9 @@
 """What is known of one member of a consumer group, from its own requests and their answers alone.
 
-A member's epoch and partitions change by its own heartbeats only, and every answer tells what it has then. So
-the assignment epoch of each partition (KIP-1251) is known without being told: it is the epoch of the answer
-that brought the partition. Where answers were lost with a failed shard, an epoch lies between two bounds, and
-what the member is to let go cannot be told from what it keeps (`is_vague`).
+A member's epoch and partitions change only with its own heartbeats, and every answer contains them. So the
+assignment epoch of each partition (KIP-1251) is known: it is the epoch of the answer that assigned the
+partition. If answers were lost with a failed shard, an epoch lies between two bounds, and partitions pending
+revocation cannot be distinguished from others (`is_vague`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANY = 1 << 31
 
 
 class Grant(NamedTuple):
-    """Since which epoch a member has a partition: at least `low`, at most `high`."""
+    """The epoch of a partition's assignment to a member: at least `low`, at most `high`."""
 
     low: int
     high: int
@@ -38,46 +38,46 @@ class MemberView:
     epoch: int
     assigned: dict[Part, Grant] = field(default_factory=dict)
     pending: dict[Part, Grant] = field(default_factory=dict)
-    """What it is to let go."""
+    """Partitions pending revocation."""
     is_vague: bool = False
-    """A load found it like this: what it has is `assigned`, also what it is to let go."""
+    """Found by a load: `assigned` includes partitions pending revocation."""
     is_blurred: bool = False
-    """It may have let go some of that since."""
+    """It may have revoked some of them since."""
     spoken_epoch: int = 0
-    """The highest epoch that the member itself has named, and was believed."""
+    """The highest epoch in the member's own accepted requests."""
     heard_at: float = 0.0
-    """When it was last heard of in this life of the shard, or when that began."""
+    """The time of its last request in this life of the shard, or the start of that life."""
     session_seconds: float = 0.0
-    """What it was given then."""
+    """The session timeout at that time."""
     rebalance_seconds: float = 0.0
     revoking_since: float | None = None
-    """When it was told to let go, at the earliest."""
+    """The earliest time when it was told to revoke."""
     late_at: float | None = None
-    """When it is late to let go, at the latest."""
+    """The latest time when its revocation is overdue."""
 
     @property
     def owned(self) -> dict[Part, Grant]:
-        """All it has, to be let go or not."""
+        """Return all partitions, including those pending revocation."""
         return self.assigned | self.pending
 
     def is_sure(self, at: float) -> bool:
-        """Whether it cannot have been removed by then for being late."""
+        """Return whether it cannot have been removed by then for being late."""
         is_in_time = self.revoking_since is None or at < self.revoking_since + self.rebalance_seconds
         return is_in_time and at < self.heard_at + self.session_seconds
 
     @property
     def ends_at(self) -> float:
-        """When its session ends."""
+        """Return when its session expires."""
         return self.heard_at + self.session_seconds
 
     def heard(self, at: float, session_seconds: float) -> None:
-        """Its session begins anew."""
+        """Restart its session."""
         self.heard_at, self.session_seconds = at, session_seconds
 
     def step(self, epoch: int, assigned: Iterable[Part] | None, lowest: Mapping[Part, int]) -> set[Part]:
-        """An answer put it into this epoch with these partitions, or with those it had. What it lost.
+        """Apply an answer with this epoch and these partitions, or the same ones. Return the lost partitions.
 
-        `lowest` tells of partitions how old a grant can be when nobody saw it made.
+        `lowest` has the minimum epoch of an unseen assignment, by partition.
         """
         had, is_later = self.owned, epoch > self.epoch
         self.epoch = epoch
@@ -89,7 +89,7 @@ class MemberView:
             return had.keys() - self.owned.keys()
         known = had if self.is_vague else self.assigned
         grants = {part: known.get(part, Grant(epoch, epoch)) for part in assigned}
-        if self.is_vague:  # what it was to let go may have been given to it again
+        if self.is_vague:  # partitions pending revocation may have been assigned to it again
             low = {part: known[part].low if part in known else lowest.get(part, 0) for part in grants}
             grants = {
                 part: Grant(min(low[part], epoch), epoch if is_later else min(grant.high, epoch))
@@ -102,28 +102,30 @@ class MemberView:
         return had.keys() - self.owned.keys()
 
     def become_vague(self, epoch: int, owned: Set[Part], lowest: Mapping[Part, int]) -> None:
-        """A load found it like this after something may have happened."""
+        """Set the state found by a load after unseen changes."""
         had, high = self.owned, max(epoch, 0)
         low = {part: had[part].low if part in had else lowest.get(part, 0) for part in owned}
         self.assigned = {part: Grant(min(low[part], high), high) for part in owned}
         self.pending, self.epoch, self.is_vague, self.is_blurred = {}, epoch, True, False
 
     def may_be_another(self) -> None:
-        """It may have been removed, and be another member with the same id or instance id by now."""
+        """Note that it may have been removed, and that another member may have its member id or
+        instance id.
+        """
         self.assigned = {part: Grant(0, _ANY) for part in self.owned}
         self.pending, self.is_vague, self.is_blurred = {}, True, True
 
     def has_all_since(self, parts: Iterable[Part | None], epoch: int) -> bool:
-        """Whether it surely has all of these since this epoch at the latest."""
+        """Return whether it certainly has all of these since this epoch at the latest."""
         owned = {} if self.is_blurred else self.owned
         return all(part is not None and part in owned and owned[part].high <= epoch for part in parts)
 
     def may_have_all_since(self, parts: Iterable[Part | None], epoch: int) -> bool:
-        """Whether it may have all of these since this epoch at the latest."""
+        """Return whether it may have all of these since this epoch at the latest."""
         owned = self.owned
         return all(part is not None and part in owned and owned[part].low <= epoch for part in parts)
 
 
 def parts_of(reported: Reported) -> set[Part]:
-    """What a heartbeat says a member has."""
+    """Return the partitions in a heartbeat."""
     return {(topic_id, one) for topic_id, each in reported for one in each}

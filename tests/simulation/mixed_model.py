@@ -1,12 +1,12 @@
-"""What a group with members of both protocols promises: a former owner's commits count no more.
+"""The promise of a group with members of both protocols: commits of former owners are refused.
 
-Who is given which partition, and in which epoch, follows from the answers alone. From the answer on that gave
-a partition to a member, no other member that had it may commit it in an earlier epoch (KIP-1251). A member of
-the classic protocol commits what it believes to own, and may believe so for a while after the answer was sent
-that takes a partition from it. One of the new protocol is judged by what it was told: what it knows to be
-others' it may commit in its present epoch (R1.2).
+The owner of each partition and the epoch of its assignment follow from the answers alone. After an answer
+that assigned a partition to a member, no other member that had it may commit it in an earlier epoch
+(KIP-1251). A member of the classic protocol commits the partitions that it believes to own, and may do so for
+a while after the answer that revokes one. A member of the new protocol is judged by the answers it got: in
+its current epoch it may also commit partitions of other members (R1.2).
 
-Epochs begin anew when a group of another type takes its place: then nothing is known of it any more.
+Epochs start again when a group of another type replaces the group: then nothing is known of it any more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TopicIds = Mapping[TopicName, TopicId]
 
 
 class Given(NamedTuple):
-    """Who was given a partition last, and in which epoch at least."""
+    """The last owner of a partition, and the minimum epoch of its assignment."""
 
     member_id: MemberId
     epoch: int
@@ -38,15 +38,15 @@ class Given(NamedTuple):
 
 @dataclass
 class Told:
-    """What one member was told."""
+    """The answers to one member."""
 
     epoch: int = 0
     parts: frozenset[Part] = frozenset()
     is_classic: bool = False
     asked: int = 0
-    """Its requests since the last one that was answered."""
+    """Number of its requests since the last one that was answered."""
     is_vague: bool = False
-    """An answer of this round was lost: what it has now may be of an earlier epoch."""
+    """An answer of this round was lost: its partitions may be of an earlier epoch."""
 
 
 class MixedGroupModel:
@@ -56,7 +56,7 @@ class MixedGroupModel:
         self._group_id = group_id
         self._forget()
         self.judged = 0
-        """Commits of members that had to be refused."""
+        """Number of commits of members that had to be refused."""
 
     def _forget(self) -> None:
         self._told: dict[MemberId, Told] = {}
@@ -64,10 +64,10 @@ class MixedGroupModel:
         self._had: set[tuple[MemberId, Part]] = set()
         self._highest = 0
         self._zombies: dict[int, str] = {}
-        """By request, why its commit must not count."""
+        """By request, why its commit must be refused."""
 
     def arrived(self, request: Request, topic_ids: TopicIds) -> None:
-        """Note what its answer must not be."""
+        """Note which answer would be wrong."""
         match request.command:
             case CommitOffsets(member_id=member_id, generation=generation) if generation >= 0:
                 self._look(request, MemberId(member_id), generation, topic_ids)
@@ -97,7 +97,7 @@ class MixedGroupModel:
                     self._zombies[request.number] = f"{name}-{one.partition} was given to {given}"
 
     def answered(self, request: Request, result: Any, topic_ids: TopicIds) -> None:
-        """Check a commit's answer; take note of what others say."""
+        """Check the answer to a commit; note the assignments in other answers."""
         command = request.command
         if isinstance(command, CommitOffsets):
             why = self._zombies.pop(request.number, None)

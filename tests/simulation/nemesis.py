@@ -1,4 +1,4 @@
-"""What goes wrong: one trouble after the other, as the plan and the seed will have it."""
+"""The faults of a simulation, one after another, drawn from the plan and the seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Nemesis:
-    """Makes trouble for the server and its clients."""
+    """Causes faults in the server and its clients."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Nemesis:
         self._life: Life
 
     def begin(self, life: Life) -> None:
-        """A life of the server has begun."""
+        """Note the start of a life of the server."""
         self._life = life
         self._calm.broken()
         self._rest()
@@ -73,7 +73,7 @@ class Nemesis:
             case "read":
                 self._inject("pread", 0)
             case "caches":
-                # What a failed sync left there is nowhere else, and was acknowledged all the same.
+                # Data of a failed sync exists only in memory, but was acknowledged.
                 if self._plan.is_durable:
                     disk.drop_caches()
             case "lull":
@@ -96,7 +96,7 @@ class Nemesis:
         self._life.later(self._random.random() * 3, self._disk.heal)
 
     def _lull(self) -> None:
-        """Everybody loses the connection, and comes back after the offsets have expired, or just before."""
+        """Disconnect all clients; they return shortly before or after the offsets expire."""
         self._journal.counts["lulls"] += 1
         back_seconds = RETENTION_MS / 1000 * self._random.choice((0.3, 0.99, 1.3, 5.0))
         for client in self._clients:

@@ -1,4 +1,4 @@
-"""The network: brings clients' requests to the server and the answers back, each a while later, or never."""
+"""The network: delivers requests and answers, each after a delay, or never."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tests.simulation.life import Life
 
 QUICK_SECONDS = 5.0
-"""An answer that waits for nobody but the disk comes within this, if the disk works."""
+"""Maximum time of an answer that depends only on the disk, while the disk works."""
 
 
 class SimulatedNetwork:
-    """Between all clients and whichever life of the server there is; a `tests.simulation.clients.Network`."""
+    """Connects all clients to the current life of the server; a `tests.simulation.clients.Network`."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class SimulatedNetwork:
         self.pace_seconds = plan.pace_seconds
         self.partition_count = plan.partition_count
         self.requests = 0
-        """How many have arrived."""
+        """Number of requests that arrived."""
         self.most_requests = 0
-        """With one more, the life ends."""
+        """The life ends with the next request."""
         self._plan = plan
         self._time = time
         self._disk = disk
@@ -52,17 +52,17 @@ class SimulatedNetwork:
         self._audit: Audit | None = None
 
     def connect(self, life: Life, audit: Audit) -> None:
-        """There is a server to talk to; what was asked of the last one is answered to nobody."""
+        """Connect to a life of the server; answers of the previous one are lost."""
         self._life, self._audit = life, audit
         self._outstanding.clear()
 
     def next_number(self) -> int:
-        """A number nobody had before."""
+        """Return a number that was not used before."""
         self._numbers += 1
         return self._numbers
 
     def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
-        """Do something later, unless the server's machine is down by then."""
+        """Run an action later, unless the server's machine is down by then."""
         assert self._life is not None
         self._life.later(delay_seconds, action)
 
@@ -89,7 +89,7 @@ class SimulatedNetwork:
         def take(result: Any) -> None:
             self._answer(request, result, is_refused_at_the_door=not is_inside)
 
-        # What is answered before `submit` returns was refused without a look at it.
+        # An answer before `submit` returns is a refusal without processing.
         life.submit(request, take)
         is_inside = True
 
@@ -111,7 +111,7 @@ class SimulatedNetwork:
     def _answer(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:
         life, audit = self._life, self._audit
         if life is None or audit is None or life.is_over or self._disk.is_off:
-            return  # there is no machine to answer
+            return  # the machine is down
         self._journal.trace(f"{request.number} -> {result!r}")
         self._outstanding.pop(request.number, None)
         try:
@@ -122,13 +122,13 @@ class SimulatedNetwork:
         self.later(self._latency(), lambda: request.on_result(result))
 
     def look_for_the_forgotten(self) -> None:
-        """Nobody waits for ever while the disk works."""
+        """Check that no request waits forever while the disk works."""
         now = self._time.seconds
         parked_seconds = QUICK_SECONDS + 4 * self._plan.longest_session_seconds
         for request in self._outstanding.values():
             is_parked = isinstance(request.command, JoinGroup | SyncGroup)
             since = max(request.arrived_at, self._disk.refused_at + SETTLING_SECONDS)
-            # Chains of timers are no longer by the time that the process is awake than by steady time.
+            # Chains of timers take no longer in awake time than in steady time.
             waited = self._time.awake_seconds(since, now)
             if waited > (parked_seconds if is_parked else QUICK_SECONDS):
                 self._journal.report(f"{request} was never answered")
@@ -137,5 +137,5 @@ class SimulatedNetwork:
 
 
 def _width_of(command: CommitOffsets) -> int:
-    """How many partitions a commit has."""
+    """Return the number of partitions of a commit."""
     return sum(len(one.partitions if isinstance(one, OffsetColumns) else one) for _, one in command.topics)

@@ -1,4 +1,4 @@
-"""What requests do to the offsets of a group, and what the model of offsets knows beside that."""
+"""The effects of requests on a group's offsets, and further input of the offset model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, int]
 
 
 class Value(NamedTuple):
-    """A committed offset as the model remembers it; `expires_ms` is -1 where retention decides."""
+    """A committed offset in the model; `expires_ms` is -1 if the retention decides."""
 
     offset: int
     leader_epoch: int
@@ -23,10 +23,10 @@ class Value(NamedTuple):
     committed_ms: int
     expires_ms: int = -1
     committed_at: float = 0.0
-    """By steady time, in seconds; two commits while the clock stands still may differ in nothing else."""
+    """In steady time, in seconds; two commits while the clock stands still may differ only in this."""
 
     def is_said_by(self, other: Value | None) -> bool:
-        """Whether a record of the other one says the same."""
+        """Return whether a record of the other value has the same content."""
         return other is not None and self[:5] == other[:5]
 
 
@@ -35,7 +35,7 @@ Offsets = dict[Key, Value]
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings the model knows."""
+    """The settings that the model knows."""
 
     retention_ms: int
     sweep_interval_ms: int
@@ -45,23 +45,23 @@ class Rules:
 
 @dataclass(eq=False)
 class Effect:
-    """What an accepted request does to its group."""
+    """The effect of an accepted request on its group."""
 
     request: Request
     puts: Offsets = field(default_factory=dict)
     drops: frozenset[Key] = frozenset()
     drops_all: bool = False
     conditions: dict[Key, int] = field(default_factory=dict)
-    """Offsets that have to be the group's for it to happen; `NOTHING_COMMITTED`: none."""
+    """Offsets that the group must have for the effect; `NOTHING_COMMITTED`: none."""
     is_conditional: bool = False
-    """It happens as a whole or not at all."""
+    """It takes effect as a whole or not at all."""
     too_large: frozenset[Place] = frozenset()
-    """Where metadata is too long."""
+    """Positions of partitions whose metadata is too long."""
     may_be_refused: bool = False
-    """The group may have had members who had to be asked: only a reply tells."""
+    """The group may have had members, which decide: only a reply tells."""
 
     def on(self, offsets: Offsets) -> Offsets:
-        """The group's offsets after it."""
+        """Return the group's offsets after the effect."""
         if self.drops_all:
             return {}
         return {key: value for key, value in offsets.items() if key not in self.drops} | self.puts
@@ -69,20 +69,20 @@ class Effect:
 
 @dataclass
 class MemberGroups:
-    """What the model of the members knows that matters to offsets."""
+    """What the model of the members knows that affects offsets."""
 
     may_have_record: dict[str, int] = field(default_factory=dict)
-    """Groups somebody wanted to join since they were last deleted, and the last such request."""
+    """Groups with a join since they were last deleted, and the last such request."""
     seen_alive_at: dict[str, float] = field(default_factory=dict)
-    """When a group was last known to have members whom a crash would not make forgotten."""
+    """The last time when a group certainly had members that survive a crash."""
     absent_until: dict[str, float] = field(default_factory=dict)
-    """When that was so again after so long a time that what was committed before may have expired."""
+    """The next such time, if it was so much later that offsets may have expired between."""
 
     balanced: set[str] = field(default_factory=set)
-    """Groups that the server balances: an offset of a topic that nobody reads ages since its commit."""
+    """Consumer groups: an offset of a topic without a subscribed member expires after its commit."""
 
     def saw_alive(self, group_id: str, at: float, rules: Rules) -> None:
-        """The group had such members then."""
+        """Note that the group had such members at that time."""
         seen_at = self.seen_alive_at.get(group_id)
         if seen_at is None or rules.time.largest_rise(seen_at, at) >= rules.retention_ms:
             self.absent_until[group_id] = at

@@ -1,15 +1,15 @@
-"""What one shard must remember, in plain dictionaries, audited reply by reply.
+"""The offsets of one shard in plain dictionaries, checked reply by reply.
 
-The shard is a sequential machine. So the model is one, too: a request takes effect in the order of arrival,
-and when a reply leaves, every earlier request of the shard has been answered. That makes fetches exact: they
-return what the commits before them left, all of each commit, no more and no less.
+The shard is a sequential machine, and so is the model: a request takes effect in the order of arrival, and
+before a reply is sent, every earlier request of the shard has been answered. That makes fetches exact: they
+return the state after the previous commits, each with all of its partitions.
 
-What is open when a shard fails or the machine does may be there afterwards or not, but only as a beginning:
-never a later effect without an earlier one, never a part of one. After each load the model looks at all
-groups at once and finds out which beginning it was; if there is none, a promise was broken.
+Pending requests of a failed shard or machine may take effect or not, but only as a prefix: never a later
+effect without an earlier one, never a part of one. After each load the model checks all groups at once and
+finds the prefix; if there is none, a promise was broken.
 
-Every commit writes a number of its own, so that a value tells which commit it comes from. One with conditions
-does nothing where a condition fails; what may have expired may hold a condition or fail it.
+Every commit writes a number of its own, so that a value identifies its commit. A commit with conditions has
+no effect if a condition fails; with an offset that may have expired, a condition may hold or fail.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headgate.core.offsets.commands import (
 from headgate.domain.errors import ErrorCode
 
 Found = dict[str, dict[Key, Any]]
-"""What a fetch of everything found, by group."""
+"""The result of a fetch of all offsets, by group."""
 
 
 class OffsetModel:
@@ -46,14 +46,14 @@ class OffsetModel:
         self._open: list[Effect] = []
         self.past = OffsetPast()
         self._uncertain: list[list[Effect]] = []
-        """For each failure not looked into yet, what was open then."""
+        """For each failure not resolved yet, the requests that were pending."""
         self._active_since: float | None = None
         self._erasing_at: dict[str, float] = {}
-        """When a topic was deleted last: what was committed until then may be gone."""
+        """The last deletion of a topic: offsets committed before may be removed."""
         self._erased_at: dict[str, float] = {}
-        """The same, where that was answered: it is gone."""
+        """The same after the deletion was answered: they are removed."""
         self.committed_at: dict[tuple[int, int], float] = {}
-        """When a commit came, by the offset that it alone wrote, and its time: it may have come twice."""
+        """The arrival and the time of a commit, by its unique offset: it may have been delivered twice."""
         self.expired = 0
         self.undone = 0
         self.survived = 0
@@ -61,17 +61,17 @@ class OffsetModel:
     # --- requests ---
 
     def arrived(self, request: Request) -> None:
-        """A request that may take effect is on its way."""
+        """Note a request that may take effect."""
         effect = self._effect_of(request)
         if effect is not None:
             self._open.append(effect)
 
     def refused_at_the_door(self, request: Request) -> None:
-        """The shard did not look at it."""
+        """Note that the shard did not process it."""
         self._open = [effect for effect in self._open if effect.request is not request]
 
     def answered(self, request: Request, result: Any) -> None:
-        """Check a reply that is no retriable error, and remember what it confirms."""
+        """Check a reply that is no retriable error, and note what it confirms."""
         if self._open and self._open[0].request.number < request.number:
             raise Violation(f"{request} was answered before {self._open[0].request}")
         if self._uncertain:
@@ -155,7 +155,7 @@ class OffsetModel:
             self._take(effect)
 
     def _check_conditions(self, effect: Effect, result: Any) -> None:
-        """What the answer says of the conditions must be so, and lead to what was done or not."""
+        """Check that the answer about the conditions is right, and agrees with the effect."""
         group_id, at = effect.request.group_id, effect.request.arrived_at
         differing = {}
         for (number, index), offset in (result.current or {}).items():
@@ -183,7 +183,7 @@ class OffsetModel:
             raise Violation(f"{effect.request}: {'not ' * is_refused}all of it could be done")
 
     def _is_refused(self, effect: Effect, error: ErrorCode) -> bool:
-        """Whether nothing was deleted, for a reason that there is."""
+        """Return whether nothing was deleted, for a valid reason."""
         if error is ErrorCode.GROUP_ID_NOT_FOUND:
             self._is_gone(effect.request)
         elif error and not effect.may_be_refused:
@@ -207,7 +207,7 @@ class OffsetModel:
                 self._members.may_have_record.pop(effect.request.group_id, None)
 
     def _is_gone(self, request: Request) -> None:
-        """The group is said not to be there: then nothing can be left of it."""
+        """Check an answer by which the group does not exist: it may have no offsets."""
         self._check(request.group_id, {}, self.groups.get(request.group_id, {}), request.arrived_at)
         self.groups.pop(request.group_id, None)
 
@@ -249,7 +249,7 @@ class OffsetModel:
         *,
         has_times: bool = False,
     ) -> str | None:
-        """What is wrong with what was found, if anything is; `has_times`: its times are to be right, too."""
+        """Return the fault in what was found, or None; with `has_times` check the times, too."""
         for key, stored in found.items():
             value = expected.get(key)
             if value is None or (stored.offset, stored.leader_epoch, stored.metadata) != value[:3]:
@@ -292,33 +292,33 @@ class OffsetModel:
         return past_seconds > 2 * self._rules.sweep_interval_ms / 1000 + 1
 
     def erasing(self, topic: str, now: float) -> None:
-        """The shard is to forget a topic's offsets that were committed until now."""
+        """Note that the shard is to erase a topic's offsets that were committed until now."""
         self._erasing_at[topic] = now
 
     def erased(self, topic: str, asked_at: float) -> None:
-        """It has forgotten what was committed until then."""
+        """Note that it has erased the offsets committed until then."""
         self._erased_at[topic] = max(asked_at, self._erased_at.get(topic, -1))
 
     # --- failures ---
 
     def fails(self) -> None:
-        """The shard's memory is gone, or the whole machine's."""
+        """Note that the memory of the shard, or of the whole machine, is lost."""
         self._active_since = None
         if self._open:
             self._uncertain.append(self._open)
             self._open = []
 
     def loads(self) -> None:
-        """The shard is about to be loaded: what comes from now on is behind all that is uncertain."""
+        """Note that the shard is about to be loaded: later requests come after all uncertain ones."""
         self._uncertain.append([])
 
     def loaded(self, found: Found, at: float) -> None:
-        """All groups of the shard were looked at, first thing after a load."""
+        """Check all groups of the shard, right after a load."""
         self._active_since = at
         group_ids = found.keys() | self.groups.keys()
         problem = "?"
-        # A commit that came twice may have survived once: then only its time tells. But a clock that was set
-        # in the midst of a turn is read behind it, so that the time need not be that of the request.
+        # If a commit was delivered twice, one may have survived: then only its time tells which. But a clock
+        # that was set during a turn is read after it, so the time may differ from that of the request.
         for has_times, cut in product((True, False), tuple(self._cuts())):
             chosen = [
                 effect for tier, length in zip(self._uncertain, cut, strict=True) for effect in tier[:length]
@@ -344,14 +344,14 @@ class OffsetModel:
         raise Violation(f"after a load {problem}; uncertain were the requests {uncertain}")
 
     def check_past(self, group_id: str, told: Told) -> int:
-        """Judge what the history tells of a group; how many changes that is. Raises Violation."""
+        """Check the history of a group; return its number of changes. Raises Violation."""
         uncertain = [effect for tier in [*self._uncertain, self._open] for effect in tier]
         return self.past.check(group_id, told, uncertain)
 
     def gone_by(self, group_id: str, now: float) -> GoneBy:
-        """Whether offsets of a group may have been gone by a timestamp.
+        """Return a function that tells whether offsets of a group may have been removed by a timestamp.
 
-        Of a clock that was set a timestamp does not tell when that was: then by now.
+        If the clock was set, a timestamp does not tell the time: then the function assumes now.
         """
         time = self._rules.time
 
@@ -362,14 +362,14 @@ class OffsetModel:
         return may_be_gone
 
     def _cuts(self) -> Iterator[tuple[int, ...]]:
-        """How many of each failure's open requests may have survived, all of them first."""
+        """Yield how many pending requests of each failure may have survived, first all of them."""
         self._uncertain = [tier for tier in self._uncertain if tier]
         return product(*(range(len(tier), -1, -1) for tier in self._uncertain))
 
     def _explain(
         self, group_id: str, chosen: list[Effect], found: dict[Key, Any], at: float, *, has_times: bool
     ) -> tuple[Offsets | None, str | None]:
-        """The group's offsets if these effects, as far as they were not refused, explain what was found."""
+        """Return the group's offsets if these effects, where not refused, explain what was found."""
         effects = [effect for effect in chosen if effect.request.group_id == group_id]
         problem = "nothing that may have been accepted explains it"
         for accepted in _acceptances(effects):
@@ -388,7 +388,7 @@ class OffsetModel:
         return None, problem
 
     def _may_have_been(self, effect: Effect, offsets: Offsets, *, is_accepted: bool) -> bool:
-        """Whether a request may have been accepted, or refused, when the group's offsets were these."""
+        """Return whether a request may have been accepted, or refused, with these offsets of the group."""
         if not effect.is_conditional:
             return is_accepted or effect.may_be_refused
         group_id, at = effect.request.group_id, effect.request.arrived_at

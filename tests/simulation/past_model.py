@@ -1,11 +1,11 @@
-"""What the history of offsets must tell, from the states that the model of the offsets went through.
+"""The required contents of the offset history, from the states of the offset model.
 
-Of each partition of a group the model knows states that were, one after the other, because a reply said so or
-a load found them; and between them some that may have been, as nobody was told. What the history tells must
-go through all of the former, may go through the latter, each commit as a whole, and through nothing else.
+For each partition of a group the model has a sequence of certain states, known from replies or loads, and
+between them uncertain ones, known from no reply. The history must contain all certain states, may contain
+uncertain ones, each commit as a whole, and nothing else.
 
-It may begin late: what was replaced before the time that it says, and longer ago than it is kept, may be
-missing, beginning with the oldest. What stands and what stood before it last is told in any case then.
+It may start late: states that were replaced before its start, and longer ago than the retention of the
+history, may be missing, the oldest first. The current and the previous state are always present then.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tests.simulation.offset_effects import Effect, Key, Offsets, Value
 
 GoneBy = Callable[["Key", "Value", int], bool]
-"""Whether a partition's value may have been gone by a time, without anybody being told."""
+"""Returns whether a partition's value may have been removed by a time, without a reply."""
 
 
 class State(NamedTuple):
-    """What a partition's offset was, or may have been; None: it had none."""
+    """A certain or uncertain state of a partition's offset; None: no offset."""
 
     value: Value | None
     is_certain: bool
@@ -37,17 +37,18 @@ class State(NamedTuple):
 
 @dataclass
 class Told:
-    """What the history told of one group, and what to judge it by."""
+    """The history of one group, and the input of its check."""
 
     history: GroupHistory
     now: float
     kept_ms: int | None
-    """What was replaced longer ago than that may be missing; None: anything may be that was replaced before
-    the time since which all is known."""
+    """States that were replaced longer ago may be missing; None: all states may be missing that were replaced
+    before `known_since`.
+    """
     time: SimulatedTime
     may_be_gone: GoneBy
     halves: dict[int, set[bool]] = field(default_factory=lambda: defaultdict(set))
-    """Of commits that may have been, by their number, whether parts of them are told, or are not."""
+    """Of uncertain commits, by their number, whether parts of them are present or missing."""
 
 
 class OffsetPast:
@@ -59,18 +60,18 @@ class OffsetPast:
     # --- what happens ---
 
     def became(self, group_id: str, before: Offsets, after: Offsets) -> None:
-        """A reply says what a group's offsets are."""
+        """Add the offsets of a group, known from a reply."""
         for key in before.keys() | after.keys():
             if not _is_same(before.get(key), after.get(key)):
                 self._groups[group_id][key].append(State(after.get(key), is_certain=True))
 
     def may_have_been(self, effects: Iterable[Effect]) -> None:
-        """Requests that nobody got an answer to; whether they took effect is not known."""
+        """Add requests without an answer, which may have taken effect."""
         for group_id, key, state in _possible(effects, self._groups):
             self._groups[group_id][key].append(state)
 
     def were_found(self, groups: Mapping[str, Offsets]) -> None:
-        """All that there is was looked at."""
+        """Add the offsets that were found in a check."""
         for group_id in groups.keys() | self._groups.keys():
             found, states = groups.get(group_id, {}), self._groups[group_id]
             for key in found.keys() | states.keys():
@@ -79,7 +80,7 @@ class OffsetPast:
     # --- what is told of it ---
 
     def check(self, group_id: str, told: Told, uncertain: Sequence[Effect]) -> int:
-        """Judge all that the history tells of a group; how many changes that is. Raises Violation.
+        """Check the whole history of a group; return its number of changes. Raises Violation.
 
         `uncertain` are requests since the last load that may have taken effect.
         """
@@ -107,7 +108,7 @@ def _is_same(one: Value | None, other: Value | None) -> bool:
 
 
 def _settle(states: list[State], found: Value | None) -> None:
-    """What was found is the last of the states; what may have come after it did not."""
+    """Make the found value the last state; uncertain states after it did not happen."""
     for index in reversed(range(len(states))):
         value, is_certain = states[index]
         if found is not None and _is_same(value, found):
@@ -122,7 +123,7 @@ def _settle(states: list[State], found: Value | None) -> None:
 def _possible(
     effects: Iterable[Effect], groups: Mapping[str, Mapping[Key, list[State]]]
 ) -> Iterable[tuple[str, Key, State]]:
-    """The states that requests lead to if they take effect."""
+    """Yield the states after requests, if they take effect."""
     for effect in effects:
         group_id = effect.request.group_id
         known = set(groups.get(group_id, ()))
@@ -133,7 +134,7 @@ def _possible(
 
 
 def _problem(key: Key, states: list[State], partition: PartitionHistory | None, told: Told) -> str | None:
-    """What is wrong with what is told of a partition, if anything is."""
+    """Return the fault in the history of a partition, or None."""
     entries = list(reversed(partition.entries)) if partition is not None else []
     if partition is not None and partition.earlier is Earlier.MORE:
         return "keeps something back"
@@ -153,7 +154,7 @@ def _problem(key: Key, states: list[State], partition: PartitionHistory | None, 
 
 
 def _find(entry: HistoryEntry, states: Sequence[State]) -> int:
-    """Which of the states a commit made; -1: none of them."""
+    """Return the index of the state that a commit made; -1 for none."""
     commit = entry.commit
     assert commit is not None
     told = (commit.offset, commit.leader_epoch, commit.metadata, commit.commit_timestamp)
@@ -164,22 +165,22 @@ def _find(entry: HistoryEntry, states: Sequence[State]) -> int:
 
 
 class _Walk:
-    """Goes through the states as the entries tell of them."""
+    """Follows the states along the entries."""
 
     def __init__(self, key: Key, states: list[State], told: Told) -> None:
         self._key = key
         self._states = states
         self._told = told
         self._at = 0
-        """The first state that is not behind us."""
+        """The first state that is not passed yet."""
         self._now: Value | None = None
 
     def begin(
         self, first: int, entries: list[HistoryEntry], partition: PartitionHistory | None
     ) -> str | None:
-        """Go to where the entries begin; `first` is the state of the first commit among them.
+        """Go to the start of the entries; `first` is the state of the first commit among them.
 
-        A removal that is told before that is of something that is forgotten, and left behind with it.
+        A removal before it belongs to a state that is missing, and is skipped.
         """
         self._at = first
         knows_all = self._told.history.known_since < 0
@@ -202,7 +203,7 @@ class _Walk:
         return None
 
     def _must_be_told(self, index: int) -> bool:
-        """Whether a value must not be missing: it stands, or was replaced late enough."""
+        """Return whether a value must be present: it is current, or was replaced recently enough."""
         told, value = self._told, self._states[index].value
         assert value is not None
         following = [one.value for one in self._states[index + 1 :]]
@@ -211,7 +212,7 @@ class _Walk:
             default=(told.time.system_time(), told.now),
         )
         if None in following or told.may_be_gone(self._key, value, replaced[0]):
-            # By a removal, of which nobody knows when it was.
+            # By a removal at an unknown time.
             replaced = min(replaced[0], told.time.lowest(value.committed_at, told.now)), value.committed_at
         elif not following:
             return True
@@ -221,7 +222,7 @@ class _Walk:
         return told.kept_ms is not None and told.time.largest_rise(replaced_at, told.now) < told.kept_ms
 
     def step(self, entry: HistoryEntry) -> str | None:
-        """Go on to what an entry tells."""
+        """Go on to the state of an entry."""
         if entry.commit is None:
             if self._now is not None and not self._may_be_removed(entry):
                 return f"tells that {self._now} was removed"
@@ -239,11 +240,11 @@ class _Walk:
         return problem
 
     def end(self) -> str | None:
-        """Nothing is told after that."""
+        """Check that nothing is missing after the last entry."""
         return self._pass(len(self._states))
 
     def _pass(self, place: int) -> str | None:
-        """Leave behind what comes before a state: only what may not have been, or is as it was told."""
+        """Pass the states before this one: each must be uncertain, or may be missing."""
         for value, is_certain in self._states[self._at : place]:
             if is_certain and not _is_same(value, self._now):
                 return f"does not tell that it was {value}"

@@ -1,8 +1,7 @@
-"""What the history of offsets tells, read from a copy of the disk as the next start would find it.
+"""Reads the offset history from a copy of the disk, as the next start would find it.
 
-The simulation does not notice. Asked is what clients ask: for everything, for the last change and what stood
-before it, and for the offsets as of a time. The first is for the model to judge; the others have to agree
-with it.
+The simulation is unaffected. The queries are those of clients: all entries, the last change and the state
+before it, and the offsets as of a time. The model checks the first; the others must agree with it.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ Partition = tuple[TopicName, int]
 
 
 class PastReader:
-    """The history on a copy of a disk that nothing is wrong with."""
+    """The history on a copy of the disk without faults."""
 
     def __init__(
         self, disk: MemoryFileSystem, data_dir: Path, settings: Settings, time: SimulatedTime
     ) -> None:
-        """Raises OSError, if a start would."""
+        """Raises OSError if a start would."""
         files = MemoryFileSystem()
         files._root = deepcopy(disk._root)
         self._topics = Topics.open(files, data_dir, settings, time.system_time())
@@ -52,11 +51,11 @@ class PastReader:
             self._history.open(self._offsets)
 
     def topic(self, name: TopicName) -> Topic | None:
-        """The topic that has a name."""
+        """Return the topic with a name."""
         return self._topics.by_name(name)
 
     def everything(self, group_id: GroupId) -> GroupHistory | None:
-        """All that there is to tell of a group; None where there is no log yet."""
+        """Return the whole history of a group; None if there is no log yet."""
         return self._ask(HistoryQuery(group_id, None, limit=EVERYTHING))
 
     def _ask(self, query: HistoryQuery) -> GroupHistory | None:
@@ -77,7 +76,7 @@ class PastReader:
         return answer
 
     def check_last_change(self, group_id: GroupId, all_told: GroupHistory) -> None:
-        """What an undo goes by is the newest change and what stood before it. Raises Violation."""
+        """Check that the last change is the newest one with the state before it. Raises Violation."""
         told = self._ask(HistoryQuery.last_change(group_id, None))
         assert told is not None
         changed = {_key(one): _put_back(one) for one in self._last_changed(all_told)}
@@ -91,7 +90,7 @@ class PastReader:
             raise Violation(f"the last change of group {group_id} and what it should be: {differing}")
 
     def _last_changed(self, all_told: GroupHistory) -> list[PartitionHistory]:
-        """All that was written with the newest record; of an expiry, also what went in the slices before."""
+        """Return all changes of the newest record's time; for an expiry, also of the previous slices."""
         newest = max((one.entries[0] for one in all_told.partitions), default=None)
         if newest is None:
             return []
@@ -108,7 +107,7 @@ class PastReader:
         return changed
 
     def _is_expired(self, partition: PartitionHistory) -> bool:
-        """Whether what was removed last was as old as an offset that expires."""
+        """Return whether the offset that was removed last was old enough to expire."""
         if len(partition.entries) == 1:
             return False
         removal, before = partition.entries[0], partition.entries[1].commit
@@ -119,14 +118,14 @@ class PastReader:
         return removal.written - before.commit_timestamp >= RETENTION_MS
 
     def check_as_of(self, group_id: GroupId, all_told: GroupHistory, time: Millis) -> None:
-        """What is told of a time is what was in force then. Raises Violation."""
+        """Check that the state as of a time is the one that was valid then. Raises Violation."""
         told = self._ask(HistoryQuery.as_of(group_id, None, time))
         assert told is not None
         found = {_key(one): one.entries[0].commit for one in told.partitions if one.entries}
         for one in all_told.partitions:
             commits = [entry.commit for entry in one.entries if entry.time <= time]
             in_force = commits[0] if commits else None
-            # Of an offset that was removed long before that time there may be nothing to tell.
+            # An offset that was removed long before that time may be missing.
             if found.get(_key(one)) != in_force:
                 raise Violation(
                     f"the offset of group {group_id} in {_key(one)} as of {time} "
@@ -135,7 +134,7 @@ class PastReader:
 
 
 def _put_back(partition: PartitionHistory) -> tuple[HistoryEntry, OffsetCommit | str | None]:
-    """The last change of a partition, and what an undo puts back; a removal before that is no matter."""
+    """Return the last change of a partition, and the value that an undo restores, before any removals."""
     newest, *before = partition.entries
     if before:
         return newest, before[0].commit

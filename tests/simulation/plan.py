@@ -1,4 +1,4 @@
-"""What a seed decides at its beginning: how large things are, how slow, how often they go wrong."""
+"""The parameters of a seed: sizes, delays, and rates of faults."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TROUBLES = (
     "lull",
     "disconnect",
 )
-"""What the nemesis does to the server, one thing after the other; and where a server balances, "calm"."""
+"""The faults that the nemesis causes; with consumer groups also "calm"."""
 
 
 @dataclass
 class Plan:
-    """What a seed decides at its beginning."""
+    """The parameters of a seed."""
 
     shards: int
     batch_bytes: int
@@ -44,7 +44,7 @@ class Plan:
     latency_seconds: float
     partition_count: int
     trouble_seconds: float
-    """How long the nemesis rests, on average."""
+    """Average time between faults."""
     is_durable: bool
     segment_bytes: int
     sweep_interval_ms: int
@@ -59,24 +59,24 @@ class Plan:
     sync_mark_bytes: int
     checkpoint_records: int
     consumers: int
-    """Members of groups that the server balances."""
+    """Number of members of consumer groups."""
     mixed: int
-    """Members of a group that has members of both protocols; half of them are of each."""
+    """Number of members of a group with members of both protocols; half of them of each."""
     change_seconds: float
-    """How long topics and group settings stay as they are, on average."""
+    """Average time between changes of topics and group settings."""
     assignment_interval_ms: int
     room_after_bytes: int
     clock_seconds: float
-    """How long the system's clock is left alone, on average; 0: always."""
+    """Average time between settings of the system clock; 0: it is never set."""
     stall_seconds: float
-    """How long the process goes on before it stands still for a while, on average; 0: always."""
+    """Average time between stalls of the process; 0: there are none."""
     troubles: tuple[str, ...] | None = None
-    """None: all there are."""
+    """None: all faults."""
 
     @classmethod
     def of(cls, random: Random, seed: int) -> Plan:
-        """Draw a plan."""
-        # What came later has its own chance, so that the seeds of old still find what they found.
+        """Draw the parameters."""
+        # Parameters that were added later have their own generator, so that old seeds are unchanged.
         later = Random(f"consumers of {seed}")
         return cls(
             shards=random.choice((1, 2, 3)),
@@ -112,17 +112,21 @@ class Plan:
         )
 
     def tool_count(self) -> int:
-        """How many tools there are: few beside members of groups that are balanced, or these hardly act."""
+        """Return the number of tools: few beside members of consumer groups, which would hardly act
+        otherwise.
+        """
         return min(self.tools, 2) if self.consumers or self.mixed else self.tools
 
     def all_troubles(self) -> tuple[str, ...]:
-        """What may go wrong."""
+        """Return the possible faults."""
         if self.troubles is not None:
             return self.troubles
         return (*TROUBLES, "calm", "calm") if self.consumers or self.mixed else TROUBLES
 
     def settings(self, *, expires: bool = True) -> Settings:
-        """The broker's settings; without `expires` no offset expires within the time of a last look."""
+        """Return the broker's settings; without `expires` no offset expires within the time of a last
+        check.
+        """
         return Settings(
             {
                 "offsets.retention.minutes": str(RETENTION_MS // 60_000),

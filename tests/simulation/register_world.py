@@ -1,8 +1,8 @@
-"""A kind of shard that the server does not know, over a log that delays, loses, fences and interleaves.
+"""A kind of shard unknown to the server, over a log that delays, loses, fences and interleaves.
 
-Real are the runtime and the shard of registers; simulated are the time, the log and the clients. A client
-owns some registers and a producer, and does one thing after the other. So what it may find is known exactly:
-one state, or some where the outcome of a request is unknown. Everything follows from the seed.
+The runtime and the shard of registers are real; time, log and clients are simulated. A client owns some
+registers and a producer, and performs one action after another. So the possible results are known exactly:
+one state, or several if the outcome of a request is unknown. Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
 )
 State = tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]] | None]
-"""What a client's registers are, and what its open transaction puts; None without one."""
+"""The values of a client's registers, and those of its open transaction; None without one."""
 
 
 def after(state: State, command: Put | End) -> State:
-    """The state that a command leads to."""
+    """Return the state after a command."""
     values, pending = state
     if isinstance(command, End):
         ended = dict(pending or ()) if command.is_committed else {}
@@ -44,13 +44,13 @@ def after(state: State, command: Put | End) -> State:
     put = {key: value for key, value in command.values.items() if value is not None}
     if command.producer is not None:
         return values, frozenset({**dict(pending or ()), **put}.items())
-    if pending is not None:  # what is put behind a transaction's records is not undone by its end
+    if pending is not None:  # writes after a transaction's records are not undone by its end
         pending = frozenset(one for one in pending if one[0] not in put)
     return frozenset({**dict(values), **put}.items()), pending
 
 
 class RegisterClient:
-    """One client, and what it may find."""
+    """One client, and its possible states."""
 
     def __init__(self, world: RegisterWorld, number: int) -> None:
         self._world = world
@@ -60,7 +60,7 @@ class RegisterClient:
         self._count = 0
 
     def command(self) -> Any:
-        """The next thing to do."""
+        """Return the next command."""
         random = self._world.random
         self._count += 1
         key = random.choice(self._keys)
@@ -75,7 +75,7 @@ class RegisterClient:
                 return End(self._producer, end == "commit")
 
     def unknown(self, command: Any) -> None:
-        """Nobody knows whether a command took place."""
+        """Note that the outcome of a command is unknown."""
         if not isinstance(command, GetAll):
             self.states |= {after(state, command) for state in self.states}
 
@@ -100,7 +100,7 @@ class RegisterClient:
 
 
 class RegisterWorld:
-    """One seed: some lives of a shard on one log."""
+    """One seed: several lives of a shard on one log."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -111,11 +111,11 @@ class RegisterWorld:
         self._clients = [RegisterClient(self, number) for number in range(CLIENTS)]
         self._runtime: ShardRuntime[Registers]
         self._runtimes: list[ShardRuntime[Registers]] = []
-        """All of this life: those before the last are fenced."""
+        """All runtimes of this life: those before the last are fenced."""
         self._violations: list[BaseException] = []
 
     def run(self) -> Counter[str]:
-        """Live. Raises Violation."""
+        """Run the lives. Raises Violation."""
         for _ in range(LIVES):
             self._live()
         self.broker.interleaves = 0.0
@@ -138,7 +138,7 @@ class RegisterWorld:
         return runtime
 
     async def _life(self) -> None:
-        """From a start of the process to its end."""
+        """Run from a start of the process to its end."""
         self.broker.refuses = False
         self._runtime = self._new_runtime()
         await self._runtime.load_if_possible()
@@ -159,7 +159,7 @@ class RegisterWorld:
             command = client.command()
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._runtime.submit(command, partial(_set, reply))
-            if reply.done() and reply.result() in RETRIABLE:  # refused without a look at it
+            if reply.done() and reply.result() in RETRIABLE:  # refused without processing
                 await asyncio.sleep(0.05)
                 continue
             try:
@@ -170,7 +170,7 @@ class RegisterWorld:
             await asyncio.sleep(self.random.random() * 0.05)
 
     async def _trouble(self) -> None:
-        """One trouble after the other, until one ends this life."""
+        """Cause one fault after another, until one ends this life."""
         while True:
             await asyncio.sleep(self.random.random())
             kind = self.random.choice(TROUBLES)

@@ -1,4 +1,4 @@
-"""What a simulated client asked, and what came of it."""
+"""The requests of simulated clients, and their results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Violation(Exception):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request at the server's edge: when it arrived, in seconds and as milliseconds since the epoch."""
+    """One request at the server: its arrival in seconds and as milliseconds since the epoch."""
 
     number: int
     """In the order of arrival."""
@@ -51,7 +51,7 @@ class Request:
 
 
 def error_of(result: Any) -> ErrorCode:
-    """The error a result amounts to."""
+    """Return the error of a result."""
     if isinstance(result, ErrorCode):
         return result
     error = getattr(result, "error", ErrorCode.NONE)
@@ -60,7 +60,7 @@ def error_of(result: Any) -> ErrorCode:
 
 
 def only(results: Any) -> Any:
-    """The one result of commands served together, or the error of all of them."""
+    """Return the one result of commands served together, or their common error."""
     if isinstance(results, ErrorCode):
         return results
     (result,) = results
@@ -68,7 +68,7 @@ def only(results: Any) -> Any:
 
 
 def is_plain(commit: CommitOffsets) -> bool:
-    """Whether a commit can come again with other offsets: of few partitions, and with nothing but offsets."""
+    """Return whether a commit can be repeated with other offsets: few partitions, without metadata."""
     if commit.retention_ms != NO_RETENTION or commit.expected is not None:
         return False
     for _, partitions in commit.topics:
@@ -78,7 +78,7 @@ def is_plain(commit: CommitOffsets) -> bool:
 
 
 def without_offsets(commit: CommitOffsets) -> tuple[CommitShape, list[int]]:
-    """What stays of a plain commit when it comes again, and its offsets."""
+    """Return the shape of a plain commit, and its offsets."""
     offsets = []
     topics: list[Any] = []
     for topic, partitions in commit.topics:
@@ -89,7 +89,7 @@ def without_offsets(commit: CommitOffsets) -> tuple[CommitShape, list[int]]:
 
 
 def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:
-    """What a fetch of named partitions found, each for itself, however the shard put it."""
+    """Return the result of a fetch of named partitions as single offsets, whatever its form."""
     result = in_full(result)
     if isinstance(result, FetchedNumbers):
         numbers = zip(result.offsets, result.leader_epochs, strict=True)
@@ -125,7 +125,7 @@ def _each(partitions: Iterable[Any], numbers: Iterator[tuple[Any, Any]]) -> list
 
 
 def expected_at(conditions: ExpectedOffsets, index: int) -> int | None:
-    """The offset expected in a partition; None if there is no condition on it."""
+    """Return the offset expected in a partition; None if there is no condition on it."""
     expected: dict[int, int] = dict(
         zip(conditions.indexes.tolist(), conditions.offsets.tolist(), strict=True)
     )
@@ -133,5 +133,5 @@ def expected_at(conditions: ExpectedOffsets, index: int) -> int | None:
 
 
 def each_to_commit(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> Sequence[OffsetToCommit]:
-    """The partitions of a commit one by one."""
+    """Return the partitions of a commit one by one."""
     return partitions.each() if isinstance(partitions, OffsetColumns) else partitions

@@ -1,7 +1,6 @@
-"""The process stands still for a while, as one does that is suspended, or that the machine has no time for.
+"""The process stands still for a while, like one that is suspended or gets no processor time.
 
-All timers that were due meanwhile are late, and come in the order in which they were due. What was not due
-does not happen.
+Timers that were due meanwhile run late, in the order in which they were due. Nothing else happens.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LENGTHS_SECONDS = (0.2, 0.9, 3.0, 15.0, 90.0)
 
 
 class Stalls:
-    """When the process stands still, by a chance of its own: the rest of a seed is as it was without."""
+    """Stalls of the process, with a random generator of their own: the rest of a seed is unaffected."""
 
     def __init__(self, plan: Plan, seed: int, time: SimulatedTime, journal: Journal, calm: Calm) -> None:
         self._seconds = plan.stall_seconds
@@ -33,7 +32,7 @@ class Stalls:
         self._life: Life
 
     def begin(self, life: Life) -> None:
-        """A life of the server has begun."""
+        """Note the start of a life of the server."""
         self._life = life
         if self._seconds:
             self._rest()

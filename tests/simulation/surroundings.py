@@ -1,7 +1,7 @@
-"""What groups find around them: topics that come, grow and go, their own settings, and times of calm.
+"""The environment of groups: topics that are created, grow and are deleted, group settings, calm periods.
 
-The catalogue is the server's real one, on the simulated disk. What it holds is asked of it, never remembered
-here; only the names of topic ids are, because members may speak of topics that are gone.
+The catalogue is the server's real one, on the simulated disk, and is always asked for its contents. Only the
+names of topic ids are remembered here, because members may use ids of deleted topics.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ READ_TOPICS = (TopicName("c.one"), TopicName("c.two"), TopicName("d.three"))
 """The topics that members of consumer groups read."""
 MOST_PARTITIONS = 7
 LONGEST_SESSION = 2
-"""So much longer than a broker's is the longest session that a group is given."""
+"""The longest session of a group, as a multiple of the broker's."""
 SESSION_SETTING = "consumer.session.timeout.ms"
 
 
 class SurroundingsView:
-    """What a member may know of its surroundings."""
+    """What a member may know of its environment."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self.is_calm = False
-        """Everybody behaves: whoever is to let go does so, nobody leaves or wants something else."""
+        """In a calm period: members revoke at once, and do not leave or change their subscription."""
         self._names: dict[TopicId, TopicName] = {}
         self.created_at: dict[TopicId, float] = {}
-        """When topics were created, or would have been, in seconds of steady time."""
+        """The creation of topics, or failed creation, in seconds of steady time."""
         self.deleted_at: dict[TopicName, float] = {}
-        """When a topic of a name was deleted last."""
+        """The last deletion of a topic, by name."""
         self._perhaps_deleted: dict[TopicId, float] = {}
-        """Deletions that failed, and may be found in the catalogue after a crash."""
+        """Deletions that failed, and may be in the catalogue after a crash."""
         self._topics: Topics | None = None
 
     def partition_counts(self) -> dict[TopicName, int]:
-        """The topics there are to read, and how large they are."""
+        """Return the partition counts of the topics to read."""
         assert self._topics is not None
         found = {name: self._topics.by_name(name) for name in READ_TOPICS}
         return {name: topic.partition_count for name, topic in found.items() if topic is not None}
 
     def name_of(self, topic_id: TopicId) -> TopicName:
-        """The name of a topic, which may be gone."""
+        """Return the name of a topic, which may be deleted."""
         return self._names[topic_id]
 
 
 class Surroundings(SurroundingsView):
-    """Topics and group settings, as the seed changes them."""
+    """Topics and group settings, changed by the seed."""
 
     def __init__(
         self, plan: Plan, random: Random, journal: Journal, network: Network, group_ids: Sequence[str]
@@ -75,7 +75,7 @@ class Surroundings(SurroundingsView):
     # --- the life of the server ---
 
     def begin(self, life: Life, topics: Topics) -> None:
-        """The catalogue is read; from the first life on there are topics."""
+        """Note that the catalogue is loaded; create topics in the first life."""
         self._topics = topics
         self._now = life.world.time.system_time
         self._seconds = lambda: life.world.time.seconds
@@ -87,7 +87,7 @@ class Surroundings(SurroundingsView):
         self._perhaps_deleted.clear()
 
     def started(self) -> None:
-        """The server tells its groups of changes from now on."""
+        """Note that the server notifies its groups of changes from now on."""
         if self._group_ids:
             for name in READ_TOPICS[:2]:
                 if not self._names.keys() & {self._id_of(name, life=0)}:
@@ -101,18 +101,18 @@ class Surroundings(SurroundingsView):
     # --- what there is ---
 
     def session_seconds(self, group_id: str) -> float:
-        """The session timeout in force for members of a group."""
+        """Return the current session timeout of a group's members."""
         assert self._topics is not None
         text = self._topics.group_overrides(group_id).get(SESSION_SETTING)
         return self._plan.longest_session_seconds if text is None else int(text) / 1000
 
     def topic_ids(self) -> Mapping[TopicName, TopicId]:
-        """The ids of the topics there are."""
+        """Return the ids of the existing topics."""
         assert self._topics is not None
         return {topic.name: topic.topic_id for topic in self._topics.all()}
 
     def partitions_read_by(self, names: Sequence[TopicName], regex: str | None) -> set[tuple[TopicName, int]]:
-        """All partitions of a subscription, of the topics there are."""
+        """Return all partitions of a subscription in existing topics."""
         assert self._topics is not None
         return {
             (topic.name, one)
@@ -133,7 +133,7 @@ class Surroundings(SurroundingsView):
             self.change_topic()
 
     def change_topic(self) -> None:
-        """A topic comes, grows or goes."""
+        """Create, extend or delete a topic."""
         assert self._topics is not None
         name = self._random.choice(READ_TOPICS)
         topic = self._topics.by_name(name)
@@ -157,7 +157,7 @@ class Surroundings(SurroundingsView):
         topic_id = self._id_of(name, life)
         wanted = NewTopic(name, topic_id, self._random.choice((1, 2, 4)))
         created = self._topics.create(wanted, self._now())
-        # A creation that failed may be found in the catalogue after a crash.
+        # A creation that failed may be in the catalogue after a crash.
         self._names[topic_id] = name
         self.created_at[topic_id] = self._seconds()
         refusal = created if isinstance(created, Refusal) else None

@@ -1,4 +1,4 @@
-"""The simulation of a kind of shard that the server does not know finds nothing, and finds what is broken."""
+"""The simulation of a kind of shard unknown to the server finds no violation, but detects faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.requests import Violation
 
 
 def test_nothing_is_found_over_a_log_that_may_do_anything() -> None:
-    """Through kills, fencing, losses, compaction by others and their batches between ours."""
+    """With kills, fencing, losses, compaction by others, and their batches between ours."""
     counts: Counter[str] = Counter()
     for seed in (0, 1, 2, 4, 5):
         counts += RegisterWorld(seed).run()
@@ -21,7 +21,7 @@ def test_nothing_is_found_over_a_log_that_may_do_anything() -> None:
 
 
 def test_a_log_that_forgets_what_it_told_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is told of before it has arrived."""
+    """A batch is reported as written before it arrives."""
     append = MemoryLog.append
 
     def hasty(log: MemoryLog, batches: list[bytearray]) -> int:
@@ -36,7 +36,7 @@ def test_a_log_that_forgets_what_it_told_is_noticed(monkeypatch: pytest.MonkeyPa
 
 
 def test_markers_that_are_not_heard_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was committed counts for nothing."""
+    """Committed writes are ignored."""
     monkeypatch.setattr(Registers, "end_transaction", lambda shard, end, position: None)
     with pytest.raises(Violation):
         for seed in range(30):

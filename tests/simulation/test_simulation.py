@@ -1,4 +1,4 @@
-"""The simulation finds nothing in the server, and it finds what is broken on purpose.
+"""The simulation finds no violation in the server, and detects deliberate faults.
 
 `python -m tests.simulation --seeds 1..1000` runs more seeds than these.
 """
@@ -17,14 +17,14 @@ from tests.simulation.clock import START_MS, SimulatedTime
 from tests.simulation.world import World
 
 OPERATIONS = 300
-"""Fewer a seed than by default, so that there are more seeds in the same time."""
+"""Fewer per seed than by default, so that more seeds run in the same time."""
 SEEDS = range(40, 52)
 MOST_SEEDS = 60
-"""A broken server is noticed within so many seeds."""
+"""A fault is detected within this number of seeds."""
 
 
 def test_nothing_is_found_in_a_few_seeds() -> None:
-    """Every reply is right, nobody waits in vain, and what was acknowledged is there in the end."""
+    """Every reply is right, no request waits forever, and all acknowledged data exists at the end."""
     counts: Counter[str] = Counter()
     for seed in SEEDS:
         outcome = World(seed, OPERATIONS).run()
@@ -60,7 +60,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
 
 
 def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
-    """Through restarts, lost answers, changes of topics and settings, and times of calm."""
+    """With restarts, lost answers, changes of topics and settings, and calm periods."""
     counts: Counter[str] = Counter()
     for circumstances in (BALANCED, RESTLESS, RESTARTING, CALM, MIXED):
         for seed in range(1, 6):
@@ -85,7 +85,7 @@ def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
 
 
 def test_nothing_is_found_where_the_clock_is_set() -> None:
-    """By seconds, hours and months, in both directions, in a life of the server and between two."""
+    """By seconds, hours and months, in both directions, during a life of the server and between two."""
     counts: Counter[str] = Counter()
     for seed in range(1, 9):
         outcome = World(seed, OPERATIONS, clock_seconds=(1.0, 3.0, 10.0, 30.0)[seed % 4]).run()
@@ -96,7 +96,7 @@ def test_nothing_is_found_where_the_clock_is_set() -> None:
 
 
 def test_the_models_know_what_a_clock_that_was_set_can_have_been() -> None:
-    """Its highest and lowest time, its largest rise, and for how long on end it was past a time."""
+    """Its maximum and minimum, its largest rise, and the longest time past a value."""
     time = SimulatedTime()
     time.seconds = 10.0
     time.set(START_MS + 100_000)
@@ -116,7 +116,7 @@ def test_the_models_know_what_a_clock_that_was_set_can_have_been() -> None:
 
 
 def test_the_models_know_for_how_long_nothing_could_happen() -> None:
-    """Of stalls within a time, around it, and on its edges, what is within it does not count."""
+    """Only the parts of stalls within the time are subtracted."""
     time = SimulatedTime()
     assert time.awake_seconds(3.0, 7.0) == 4.0
     time.seconds = 10.0
@@ -135,14 +135,14 @@ def test_the_models_know_for_how_long_nothing_could_happen() -> None:
 
 
 def test_a_seed_replays_exactly() -> None:
-    """Two runs of a seed are the same to the last reply and its time."""
+    """Two runs of a seed have the same replies at the same times."""
     hashes = {World(5, OPERATIONS).run().trace_hash for _ in range(2)}
     assert len(hashes) == 1
     assert World(6, OPERATIONS).run().trace_hash not in hashes
 
 
 def test_a_seed_replays_exactly_in_another_process() -> None:
-    """Nor does a run depend on how a process hashes its strings."""
+    """A run does not depend on the process's hash seed."""
     script = f"from tests.simulation.world import World; print(World(4, {OPERATIONS}).run().trace_hash)"
     hashes = {
         subprocess.run(
@@ -159,7 +159,7 @@ def test_a_seed_replays_exactly_in_another_process() -> None:
 
 
 def test_a_life_without_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is at work for ever, and lets time pass, is told of like who waits for ever."""
+    """A life that never ends while time passes is reported, like a deadlock."""
     monkeypatch.setattr("tests.simulation.loop.MOST_TURNS", 50)
     violation = World(1, OPERATIONS).run().violation
     assert violation is not None
@@ -235,7 +235,7 @@ FIRST_SEEDS: dict[broken.Break, int] = {
     broken.who_goes_is_not_replaced: 8,
     broken.what_is_moved_bears_the_time_of_a_clock_that_was_set_back: 6,
 }
-"""Which seed noticed, where it was one of the later ones: it is tried first, and then all of them."""
+"""The first seed that detects a fault, where it is a late one: it is tried first, then all of them."""
 
 
 @pytest.mark.interpreted
@@ -301,7 +301,7 @@ FIRST_SEEDS: dict[broken.Break, int] = {
 def test_the_simulation_notices_that(
     break_the_server: broken.Break, circumstances: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server broken in this way does not get through a few seeds."""
+    """A server with this fault fails within a few seeds."""
     break_the_server(monkeypatch)
     first = FIRST_SEEDS.get(break_the_server, 1)
     seeds = (first, *range(1, MOST_SEEDS))

@@ -1,17 +1,20 @@
-"""One simulation: all that a seed decides, from the server's first start to the last look at its disk.
+"""One simulation: all that follows from a seed, from the server's first start to the last check of its disk.
 
-Real are the core, the records, the log, the topics, the shard runtime, the group commit and the coordinator;
-simulated are the time, the disk, the thread that syncs, the network and the clients. A life of the server
-ends with a power cut, a kill, or well; the next one starts on what the disk has kept. The clients and the
-models live on.
+The core, records, log, topics, shard runtime, group commit and coordinator are real. Time, disk, sync thread,
+network and clients are simulated. A life of the server ends with a power failure, a kill, or cleanly; the
+next one starts with the contents of the disk. The clients and the models continue.
 
-    plan        what the seed decides at its beginning
-    clients     tools and members, who ask           nemesis    what goes wrong
-    clock       steady time and the system's         clock_setter   what the system's clock is set to
-    surroundings   topics and group settings, and what of them members may know
-    calm        nothing goes wrong, and all groups come to rest
-    network     brings requests and answers          life       one life of the server, on loop and disk
-    audit       judges every answer, by the models   journal    what happened, and the first broken promise
+    plan           the parameters of the seed
+    clients        tools and members, who send requests
+    nemesis        the faults
+    clock          steady time and system time
+    clock_setter   settings of the system clock
+    surroundings   topics and group settings, and what members know of them
+    calm           periods without faults, after which all groups must be stable
+    network        delivers requests and answers
+    life           one life of the server, on loop and disk
+    audit          checks every answer by the models
+    journal        the events, and the first violation
 """
 
 from __future__ import annotations
@@ -43,14 +46,14 @@ from tests.simulation.surroundings import Surroundings
 from headgate.log.header import CorruptBatch
 
 OPERATIONS = 700
-"""How many requests the clients of one seed make."""
+"""Number of requests of one seed's clients."""
 MOST_FAILED_STARTS = 5
-"""So often in a row a start may fail; the disk works from the second one on."""
+"""Maximum number of failed starts in a row; the disk works from the second one on."""
 
 
 @dataclass
 class Outcome:
-    """What came of a seed."""
+    """The result of a seed."""
 
     seed: int
     violation: str | None
@@ -59,10 +62,10 @@ class Outcome:
 
 
 class World:
-    """A seed's simulation: the parts put together, and one life after the other."""
+    """A seed's simulation: the assembled parts, and one life after another."""
 
     def __init__(self, seed: int, operations: int = OPERATIONS, **circumstances: Any) -> None:
-        """`circumstances` are fields of the plan that are not left to the seed."""
+        """`circumstances` are parameters of the plan that are set, not drawn from the seed."""
         self.seed = seed
         self.random = random = Random(seed)
         self.plan = plan = replace(Plan.of(random, seed), **circumstances)
@@ -103,7 +106,7 @@ class World:
         """In a row."""
 
     def run(self) -> Outcome:
-        """Simulate until enough was asked or a promise was broken."""
+        """Run until there were enough requests or a violation."""
         self.disk.make_directory(DATA_DIR)
         self.disk.sync_directory(DATA_DIR.parent)
         network, journal = self._network, self.journal
@@ -148,7 +151,9 @@ class World:
             raise Violation(f"the history cannot be read on a disk that works: {failure!r}") from failure
 
     def _look_back(self) -> None:
-        """After a last crash, all is there that was acknowledged; after one more start, nothing else."""
+        """After a last crash, check that all acknowledged data exists; after one more start, that nothing
+        else does.
+        """
         if self.plan.is_durable:
             self.disk.crash(self.random)
             self.audit.machine_crashed()
@@ -164,7 +169,7 @@ class World:
             raise Violation(f"a second start went on at {second.begun_at}, and not at {first.left_at}")
 
     def started(self, life: Life) -> None:
-        """The server takes connections."""
+        """Note that the server accepts connections."""
         for client in self._clients:
             client.connect()
         self._nemesis.begin(life)
