@@ -1,8 +1,8 @@
 """Well-formed requests of every API and version with extreme values in every field, from one seed.
 
-What a server answers is fed back (`learn`): member ids, topic ids, producer ids, sessions and epochs that
-were given out are the values of later requests. The names are the victims': groups and topics that nobody
-else uses, so that whatever happens to others is the server's fault.
+Values in the server's answers are used again (`learn`): member ids, topic ids, producer ids, sessions and
+epochs become the values of later requests. Only these requests use the groups and topics they name, so any
+effect on other clients is the server's fault.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headgate.wire.primitives import LONGEST_STRING_BYTES
 
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _LEARNT: Final = 64
-"""How many values are remembered of each field."""
+"""Number of values that are remembered of each field."""
 
 NEIGHBOUR: Final = "neighbour"
-"""What is in every name that is not to be touched."""
+"""The text in every name that must not be affected."""
 GROUPS: Final = tuple(f"victim-{number}" for number in range(6))
 TOPICS: Final = tuple(f"prey-{number}" for number in range(4))
 
@@ -66,12 +66,12 @@ _TOPIC_RESOURCE: Final = 2
 _BROKER_RESOURCE: Final = 4
 _MOST_ELEMENTS: Final = 2_000
 _MOST_BYTES: Final = 1 << 20
-"""What the same elements, again and again, come to at most."""
+"""Maximum total size of repeated elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostileRequest:
-    """One request, and where it stands in the seed's sequence."""
+    """One request, and its number in the seed's sequence."""
 
     number: int
     api: Api
@@ -107,7 +107,7 @@ class HostileRequests:
         return HostileRequest(self._number, api, version, message)
 
     def learn(self, answer: Struct) -> None:
-        """Remember what a server gave out, but nothing that is a neighbour's."""
+        """Remember the values that a server returned, except those of neighbours."""
         values = {name: getattr(answer, name) for name in answer.FIELD_DEFAULTS}
         if any(isinstance(value, str) and NEIGHBOUR in value for value in values.values()):
             return
@@ -124,7 +124,7 @@ class HostileRequests:
                 self._learnt.setdefault(name, deque(maxlen=_LEARNT)).append(value)
 
     def _struct(self, struct_type: type[Any], version: int, calm: float, depth: int) -> Any:
-        """Return a struct; `calm` is the share of fields that get a value a server may like."""
+        """Return a struct; `calm` is the share of fields with ordinary values."""
         fields = {}
         for layout in layout_of(struct_type):  # type: ignore[arg-type]  # mypy: type[Any]
             if version in layout.versions and self._random.random() < 0.9:
@@ -140,7 +140,7 @@ class HostileRequests:
         if not layout.is_array:
             return self._one(layout, version, calm, depth)
         elements = [self._one(layout, version, calm, depth) for _ in range(self._length(depth))]
-        if elements and self._random.random() < 0.05:  # the same again and again: duplicates, and many
+        if elements and self._random.random() < 0.05:  # repeated elements: duplicates, and many
             most = min(_MOST_ELEMENTS, 1 + _MOST_BYTES // sum(map(_weight, elements)))
             elements = (elements * most)[: self._random.randint(2, 1 + most)]
         return elements
@@ -231,7 +231,7 @@ class HostileRequests:
 
 
 def _spare_others(resource: Any) -> None:
-    """Leave settings alone that rightly concern the neighbours: the broker's and its internal topics'."""
+    """Remove settings that would affect the neighbours: the broker's and its internal topics'."""
     if resource.resource_type == _BROKER_RESOURCE:
         resource.resource_type = _TOPIC_RESOURCE
     if resource.resource_name.startswith("__"):
@@ -239,7 +239,7 @@ def _spare_others(resource: Any) -> None:
 
 
 def _seal(batch: bytearray) -> None:
-    """Give a spoilt batch a length and a CRC that fit, so that what is spoilt is looked at."""
+    """Correct the length and the CRC of a damaged batch, so that its damage is checked."""
     from crc32c import crc32c
 
     batch[8:12] = struct.pack(">i", len(batch) - 12)

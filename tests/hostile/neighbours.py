@@ -1,7 +1,7 @@
-"""Clients that use the server as it is meant to be used, and notice if anything is wrong or late.
+"""Clients that use the server normally, and report any error or delay.
 
-Each is a loop over one step; a step asks a few requests and looks at every answer. What belongs to them has
-`neighbour` in its name.
+Each runs one step in a loop; a step sends a few requests and checks every answer. Their groups and topics
+have `neighbour` in the name.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 TOPIC = f"{NEIGHBOUR}-topic"
 PAUSE_S = 0.02
 PATIENCE_S = 30.0
-"""When a request counts as never answered."""
+"""A request without an answer after this time counts as lost."""
 
 
 class Neighbour:
-    """One client in a thread of its own; `problems` is empty as long as all is well."""
+    """One client in its own thread; `problems` is empty as long as there are none."""
 
     def __init__(self, name: str, port: int, step: Callable[[Neighbour], None]) -> None:
         self.name = name
@@ -48,11 +48,11 @@ class Neighbour:
         self._thread = threading.Thread(target=self._run, name=name)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the step that is under way."""
+        """Stop after the current step."""
         self._is_over.set()
         self._thread.join(2 * PATIENCE_S)
         self.connection.close()
@@ -60,7 +60,7 @@ class Neighbour:
             self.problems.append("did nothing")
 
     def ask(self, message: Request[ResponseT], version: int | None = None) -> ResponseT:
-        """Ask, and note how long it took."""
+        """Send a request and record its latency."""
         began = time.perf_counter()
         answer = self.connection.request(message, version)
         took = time.perf_counter() - began
@@ -69,7 +69,7 @@ class Neighbour:
         return answer
 
     def check(self, what: str, found: Any, expected: Any) -> None:
-        """Note what is not as it should be."""
+        """Record a difference between a found and an expected value."""
         if found != expected:
             self.problems.append(f"step {self.steps}: {what} is {found!r}, not {expected!r}")
 
@@ -83,7 +83,7 @@ class Neighbour:
 
 
 def create_topic(port: int, name: str, partitions: int = 3) -> None:
-    """Create a topic; it may be there."""
+    """Create a topic; it may exist."""
     with Connection("127.0.0.1", port, PATIENCE_S, NEIGHBOUR) as connection:
         topic = create_topics.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         answer = connection.request(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
@@ -92,7 +92,7 @@ def create_topic(port: int, name: str, partitions: int = 3) -> None:
 
 @contextmanager
 def neighbours(port: int) -> Iterator[list[Neighbour]]:
-    """Four clients at work for as long as the block lasts."""
+    """Run four clients for the duration of the block."""
     create_topic(port, TOPIC)
     found = [
         Neighbour(f"{NEIGHBOUR}-committer", port, _committing()),
@@ -110,7 +110,7 @@ def neighbours(port: int) -> Iterator[list[Neighbour]]:
 
 
 def _committing() -> Callable[[Neighbour], None]:
-    """Commit an offset and fetch it, again and again: what was acknowledged is what is read."""
+    """Commit an offset and fetch it, repeatedly: the fetch returns the acknowledged commit."""
     offsets = itertools.count()
 
     def step(self: Neighbour) -> None:
@@ -129,7 +129,7 @@ def _committing() -> Callable[[Neighbour], None]:
 
 
 def _producing() -> Callable[[Neighbour], None]:
-    """Produce a record and fetch it: it is there, with its bytes, at the offset that was told."""
+    """Produce a record and fetch it: it is at the returned offset, unchanged."""
     numbers = itertools.count()
 
     def step(self: Neighbour) -> None:
@@ -153,7 +153,7 @@ def _producing() -> Callable[[Neighbour], None]:
 
 
 def _classic_member() -> Callable[[Neighbour], None]:
-    """Join once, alone, and heartbeat: nobody else comes, so the generation stays as it is."""
+    """Join once, as the only member, and heartbeat: the generation never changes."""
     joined: list[Any] = []
 
     def step(self: Neighbour) -> None:
@@ -199,7 +199,7 @@ def _join(self: Neighbour) -> Any:
 
 
 def _consumer_member() -> Callable[[Neighbour], None]:
-    """Be the only member of a group of the new protocol: it keeps its partitions, and no epoch is lost."""
+    """Be the only member of a consumer group: it keeps its partitions, and no epoch is lost."""
     last: list[Any] = []
 
     def step(self: Neighbour) -> None:

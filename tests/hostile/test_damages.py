@@ -1,8 +1,8 @@
-"""Random damages to the files of a stopped server, for as long as is asked for.
+"""Random damage to the files of a stopped server, for as long as requested.
 
-The table of `tests/damage` tries damages that somebody thought of. Here any file is damaged in any of many
-ways at any place. The same is asked: the server serves all that was durable or refuses part of it and changes
-nothing there, and what `headgate log verify` says before is what happens.
+The table of `tests/damage` has selected kinds of damage. Here any file is damaged in many ways at any
+position. The requirement is the same: the server either serves all durable data, or refuses part of it and
+changes nothing there; and `headgate log verify` predicts the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.damage.observe import observe
 from tests.damage.table import try_out
 
 MOST_BYTES = 200
-"""How much one damage changes at most."""
+"""Maximum size of one damage."""
 
 
 def _flip(data: bytes, at: int, random: Random) -> bytes:
@@ -80,7 +80,7 @@ CHANGES: tuple[Callable[[bytes, int, Random], bytes], ...] = (
 def test_random_damages_come_to_what_verify_says(
     tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever file, wherever in it."""
+    """For any file and any position in it."""
     seconds: float = pytestconfig.getoption("hostile_seconds")
     seed: int = pytestconfig.getoption("hostile_seed")
     print(f"--hostile-seed {seed}")

@@ -1,4 +1,4 @@
-"""Clients without manners: they read nothing, send everything at once, vanish, or wait for ever."""
+"""Badly behaved clients: they read nothing, send everything at once, disappear, or wait forever."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOR_EVER_MS = 2**31 - 1
 
 
 async def ask(server: Server) -> None:
-    """Be served, as anybody should be."""
+    """Send a request and check the answer."""
     reader, writer = await server.connect()
     writer.write(request_frame(ApiVersionsRequest(), 0, 7, "polite"))
     assert (await asyncio.wait_for(read_response(reader), WITHIN_S))[0] == 7
@@ -42,14 +42,14 @@ async def ask(server: Server) -> None:
 
 
 def sweep(server: Server) -> None:
-    """Look for idle connections as if all of them had been silent for long."""
+    """Close idle connections as if all of them had been silent for long."""
     for connection in server.connections:
         connection.line.last_heard = -math.inf
     server.listener._sweep()
 
 
 def test_what_all_clients_together_leave_unread_is_bounded() -> None:
-    """The connections that have been stuck for longest end; others are served."""
+    """The connections that have been blocked longest are closed; others are served."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -70,7 +70,7 @@ def test_what_all_clients_together_leave_unread_is_bounded() -> None:
 
 
 def test_many_requests_at_once_leave_others_their_turn() -> None:
-    """What one read of a socket brings is served in slices of the loop's time."""
+    """The requests in one read of a socket are served in slices of the loop's time."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -95,7 +95,7 @@ async def read_all(reader: asyncio.StreamReader, count: int) -> None:
 
 
 def test_long_polls_that_wake_together_are_served_a_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One append wakes them all, and between them the loop goes round."""
+    """One append wakes all of them, and other work runs between them."""
     seconds = itertools.count()
     monkeypatch.setattr(Backlog, "seconds", staticmethod(lambda: next(seconds)))
 
@@ -120,7 +120,7 @@ def test_long_polls_that_wake_together_are_served_a_few_in_a_turn(monkeypatch: p
 
 
 def test_few_long_polls_of_a_connection_wait_and_the_rest_is_not_read() -> None:
-    """Their number is bounded, whatever is sent; when the client vanishes they go with it."""
+    """Their number is limited, whatever is sent; they end when the client disconnects."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -142,7 +142,7 @@ def test_few_long_polls_of_a_connection_wait_and_the_rest_is_not_read() -> None:
 
 
 def test_a_connection_that_was_closed_goes_though_its_client_reads_nothing() -> None:
-    """What it was still to be sent is not kept for ever."""
+    """Its unsent data is not kept forever."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -164,7 +164,7 @@ def test_a_connection_that_was_closed_goes_though_its_client_reads_nothing() -> 
 
 
 def test_a_long_header_is_not_remembered() -> None:
-    """A header may be as long as a request, and a connection knows one for each API and version."""
+    """A header may be as long as a request, and a connection caches one for each API and version."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -178,7 +178,7 @@ def test_a_long_header_is_not_remembered() -> None:
 
 
 def test_large_requests_are_let_in_by_their_bytes() -> None:
-    """Some small ones together, a larger one alone, in their order."""
+    """Several small ones together, a larger one alone, in order."""
     inside: list[str] = []
     large = LargeRequests(most_bytes=10)
 
@@ -197,7 +197,7 @@ def test_large_requests_are_let_in_by_their_bytes() -> None:
 
 
 def test_any_number_of_large_requests_may_leave_at_once() -> None:
-    """Thousands of clients send one each, and vanish before it is let in."""
+    """Thousands of clients send one each, and disconnect before it is admitted."""
     large = LargeRequests(most_bytes=10)
     large.enter(10, lambda: None)
     for _ in range(3000):
@@ -209,7 +209,7 @@ def test_any_number_of_large_requests_may_leave_at_once() -> None:
 
 
 def test_large_requests_of_clients_that_vanished_are_not_worked_on() -> None:
-    """Nothing of them is left, and the next one is served."""
+    """They leave nothing behind, and the next one is served."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -236,7 +236,7 @@ def test_large_requests_of_clients_that_vanished_are_not_worked_on() -> None:
 
 
 def test_the_last_descriptors_are_for_logs() -> None:
-    """A connection that would take one of them is closed, and there is room when others end."""
+    """A connection that would use one of them is closed; new ones are accepted when others end."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -252,7 +252,7 @@ def test_the_last_descriptors_are_for_logs() -> None:
 
 
 def test_connections_are_accepted_again_though_that_failed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For want of a descriptor, for instance."""
+    """For example after a lack of descriptors."""
     monkeypatch.setattr(listener, "RETRY_MS", 10)
 
     async def scenario() -> None:

@@ -1,8 +1,8 @@
-"""Well-formed requests with extreme values, against a real server, beside clients that must not notice.
+"""Well-formed requests with extreme values, against a real server, beside ordinary clients.
 
-Every request is answered in its own terms or ends its own connection. The neighbours' commits, fetches,
-joins and produces are right and prompt throughout, the server's memory is bounded, its log tells of no
-failure of its own, and what was acknowledged is there after a kill.
+Every request gets a valid response or closes its own connection. Meanwhile the neighbours' commits, fetches,
+joins and produces are correct and fast, the server's memory is limited, its log has no internal errors, and
+acknowledged data exists after a kill.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 
 ATTACKERS = 3
 ANSWER_S = 0.5
-"""Long polls and rebalances may take longer; then the connection is left."""
+"""Long polls and rebalances may take longer; then the connection is closed."""
 PROMPT_S = 5.0
-"""Within this a neighbour has its answer, on a machine with other work on all of its processors."""
+"""Maximum latency of a neighbour's request, on a machine with load on all processors."""
 MOST_MEMORY_BYTES = 700 << 20
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(0)
 
 
 class Attacker(threading.Thread):
-    """Sends one hostile request after the other, over a new connection whenever it lost the last."""
+    """Sends one hostile request after another, on a new connection whenever it lost the last."""
 
     def __init__(self, port: int, requests: HostileRequests, until: float) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Attacker(threading.Thread):
             try:
                 connection = connection or Connection("127.0.0.1", self._port, ANSWER_S, "hostile")
             except RequestTimedOut:
-                continue  # it is the neighbours who say whether the server is too slow
+                continue  # the neighbours detect whether the server is too slow
             except ConnectionFailed as failed:
                 self.problems.append(f"the server takes no connection: {failed}\n{self._told()}")
                 return
@@ -69,7 +69,7 @@ class Attacker(threading.Thread):
             connection.close()
 
     def _ask(self, connection: Connection, request: HostileRequest) -> bool:
-        """Whether the connection can be used again."""
+        """Return whether the connection can be used again."""
         self.last.append(request)
         try:
             answer = connection.request(request.message, request.version)
@@ -106,7 +106,7 @@ def memory_bytes(broker: Broker) -> int:
 
 
 def test_neighbours_do_not_notice(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """Whatever is asked, of whatever API and version: others are served, rightly and at once."""
+    """For requests of any API and version: other clients are served correctly and without delay."""
     seconds: float = pytestconfig.getoption("hostile_seconds")
     seed: int = pytestconfig.getoption("hostile_seed")
     with run(SETTINGS, data_dir=tmp_path / "data") as broker:
@@ -146,7 +146,7 @@ def _told(neighbour: Neighbour) -> str:
 
 
 def _failures(log: str) -> list[str]:
-    """What the server's log tells of failures of its own."""
+    """Return the internal errors in the server's log."""
     lines = log.splitlines()
     found = []
     for number, line in enumerate(lines):

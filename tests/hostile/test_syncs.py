@@ -1,7 +1,7 @@
-"""Syncs by the kernel, for as long as is asked for, against the same syncs by the C library and by a thread.
+"""Syncs by the kernel, for as long as requested, compared with the same syncs by the C library and a thread.
 
-Every sync ends once, with the outcome that a thread would have had, however many are in flight and whatever
-is synced: files, what cannot be synced, and descriptors that nobody has.
+Every sync ends once, with the result of a thread, however many are in flight and whatever is synced: files,
+objects that cannot be synced, and unused descriptors.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from headgate.runtime.kernel_queues import MOST_IN_FLIGHT, AsynchronousIo, RingQ
 from headgate.runtime.syncing import KernelSyncer, Syncer, ThreadSyncer
 
 NO_FILE = 1_000_000
-"""A descriptor that nobody has."""
+"""An unused descriptor."""
 STUCK_SECONDS = 30.0
 ROUND_SECONDS = 2.0
-"""How long one queue is used before it is closed, in the midst of its work, and another one opened."""
+"""Time until a queue is closed, with syncs in flight, and another one is opened."""
 
 Queue = RingQueue | AsynchronousIo
 
@@ -60,7 +60,7 @@ def random(request: pytest.FixtureRequest) -> Random:
 
 @pytest.fixture
 def descriptors(tmp_path: Path) -> Iterator[list[int]]:
-    """Eight files, a directory, and what cannot be synced."""
+    """Yield the descriptors of eight files, a directory, and an object that cannot be synced."""
     with ExitStack() as stack:
         opened = [os.open(tmp_path / f"file-{index}", os.O_RDWR | os.O_CREAT) for index in range(8)]
         opened += [os.open(tmp_path, os.O_RDONLY), os.open("/dev/null", os.O_RDWR), *os.pipe()]
@@ -79,7 +79,7 @@ def outcome_of_thread(descriptor: int) -> int:
 
 
 class RawQueue:
-    """A queue under attack: what is in flight, and what must come of it."""
+    """A queue under test: the syncs in flight, and their expected results."""
 
     def __init__(self, queue: Queue, descriptors: list[int], random: Random) -> None:
         self.queue = queue
@@ -146,7 +146,7 @@ class RawQueue:
 def test_every_sync_ends_once_with_the_outcome_of_a_thread(
     new_queue: Callable[[], Queue], descriptors: list[int], random: Random, seconds: float
 ) -> None:
-    """One in flight, as many as the kernel is given, and of a ring more than there are places for."""
+    """One in flight, as many as the kernel accepts, and more than the ring has entries for."""
     end = time.monotonic() + seconds
     ended = 0
     while time.monotonic() < end:
@@ -166,7 +166,7 @@ def test_every_sync_ends_once_with_the_outcome_of_a_thread(
 def test_a_ring_closed_in_the_midst_of_its_syncs_harms_no_other(
     descriptors: list[int], random: Random, seconds: float
 ) -> None:
-    """What one process leaves in flight is the kernel's affair, and its descriptors come back."""
+    """The syncs in flight of one process belong to the kernel, and its descriptors are released."""
     try:
         RingQueue().close()
     except OSError as reason:
@@ -196,7 +196,7 @@ class Script:
             for index in range(self._random.randint(1, 90))
         ]
         self.told: list[tuple[int, int | None, int]] = []
-        """Of every sync in each log's order: the log, the error number, how far the log is durable."""
+        """Every sync in the order of each log: the log, the error number, the durable end of the log."""
         self._under_way: set[int] = set()
         self._ended = asyncio.Event()
 
@@ -204,7 +204,7 @@ class Script:
         for _ in range(rounds):
             for index in self._random.sample(range(len(self.logs)), self._random.randint(1, len(self.logs))):
                 self._begin(syncer, index, is_sabotaged=self._random.random() < 0.05)
-            while self._under_way:  # a script goes on when all have ended, or it would not be the same twice
+            while self._under_way:  # continue when all have ended, so that the order is deterministic
                 self._ended.clear()
                 await asyncio.wait_for(self._ended.wait(), STUCK_SECONDS)
 
@@ -220,7 +220,7 @@ class Script:
 
     def _end(self, index: int, request: SyncRequest, mend: Callable[[], None]) -> None:
         assert request.has_run
-        self._under_way.remove(index)  # a sync that is told twice is told here
+        self._under_way.remove(index)  # fails for a sync that is reported twice
         mend()
         code = None
         try:
@@ -231,7 +231,7 @@ class Script:
         self._ended.set()
 
     def leave_some(self, syncer: Syncer) -> list[SyncRequest]:
-        """Begin syncs that nobody will wait for."""
+        """Start syncs whose results are not awaited."""
         requests = []
         for log in self.logs:
             if log.failure is None:
@@ -246,7 +246,7 @@ class Script:
 
 
 def sabotage(request: SyncRequest) -> Callable[[], None]:
-    """Have the last file of a sync be none; returns what mends it."""
+    """Replace the last file of a sync by an invalid one; return the function that restores it."""
     file = request.parts[-1][1]
     assert isinstance(file, OsFile)
     descriptor, file._descriptor = file._descriptor, NO_FILE
@@ -277,7 +277,7 @@ def play(new_syncer: Callable[[asyncio.AbstractEventLoop], Syncer], directory: P
 def test_logs_synced_by_the_kernel_are_as_logs_synced_by_a_thread(
     new_queue: Callable[[], Queue], tmp_path: Path, random: Random, seconds: float
 ) -> None:
-    """The same appends, rolls and failures: every log has the same syncs, in the same order, ended alike."""
+    """The same appends, rolls and failures: every log has the same syncs with the same results, in order."""
     end = time.monotonic() + seconds
     lives = syncs = failed = 0
     while time.monotonic() < end or lives == 0:

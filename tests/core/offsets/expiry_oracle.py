@@ -1,7 +1,7 @@
-"""When offsets may expire and when they must, said once more and simply (KIP-211, R0.3 to R0.12).
+"""A second, simple statement of when offsets may and must expire (KIP-211, R0.3 to R0.12).
 
-The oracle sees what an administrator sees: which groups there are, of which type, in which state, what their
-members read. Of commits it knows what it was told of them. It knows nothing of how the shard sweeps.
+The oracle knows what an administrator can see: the groups with type and state, and the topics that their
+members read. It is told of each commit. It does not know how the shard sweeps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SeenGroup:
     state: str
     protocol_type: str
     reads: frozenset[str] | None
-    """The topics that its members read; None when that cannot be known."""
+    """The topics that its members read; None if unknown."""
 
     @property
     def is_empty(self) -> bool:
@@ -32,7 +32,7 @@ class SeenGroup:
 
 @dataclass(frozen=True)
 class KnownOffset:
-    """A commit: when it was made, and when it expires if its client said so."""
+    """A commit: its time, and its expiry time if the client sent one."""
 
     committed_at: Millis
     expires_at: Millis | None
@@ -40,16 +40,16 @@ class KnownOffset:
 
 @dataclass
 class ExpiryOracle:
-    """What is known of the groups and offsets of a shard."""
+    """The known groups and offsets of a shard."""
 
     retention_ms: int
     offsets: dict[Place, KnownOffset] = field(default_factory=dict)
     groups: dict[str, SeenGroup] = field(default_factory=dict)
     empty_since: dict[str, Millis] = field(default_factory=dict)
-    """Of groups that had members and have none."""
+    """For groups that had members and have none now."""
 
     def sees(self, groups: dict[str, SeenGroup], now: Millis) -> None:
-        """The groups are these now."""
+        """Set the current groups."""
         for group_id, seen in groups.items():
             before = self.groups.get(group_id)
             if not seen.is_empty:
@@ -61,7 +61,7 @@ class ExpiryOracle:
         self.groups = groups
 
     def is_expired(self, place: Place, now: Millis) -> bool:
-        """Whether an offset may go now, and has to before long."""
+        """Return whether an offset may expire now, and must expire soon."""
         group_id, topic, _ = place
         offset, group = self.offsets[place], self.groups.get(group_id)
         age_ms = now - offset.committed_at
@@ -78,5 +78,5 @@ class ExpiryOracle:
 
 
 def reads_of_consumer_group(described: DescribedConsumerGroup) -> frozenset[str]:
-    """The topics that the members of a consumer group read by their names."""
+    """Return the topics that the members of a consumer group read by name."""
     return frozenset(name for member in described.members for name in member.subscribed_topic_names)

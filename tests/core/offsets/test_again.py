@@ -1,4 +1,4 @@
-"""Commits and fetches that come again: the same as saying it all once more."""
+"""Repeated commits and fetches have the same effect as new ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wide(values: list[int]) -> OffsetColumns:
 
 @st.composite
 def commits(draw: st.DrawFn) -> list[tuple[CommitOffsets, list[int]]]:
-    """The same commit several times, each with its offsets: two narrow topics and a wide one."""
+    """Draw the same commit several times, each with its offsets: two narrow topics and a wide one."""
     few = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
     metadata = draw(st.sampled_from(["", "note"]))
     is_wide = draw(st.booleans())
@@ -71,7 +71,7 @@ def commits(draw: st.DrawFn) -> list[tuple[CommitOffsets, list[int]]]:
 def test_committing_again_is_committing_with_other_offsets(
     times: list[tuple[CommitOffsets, list[int]]], as_arrays: bool
 ) -> None:
-    """However often in a row: what is committed, what is recorded and what is answered is the same."""
+    """In sequences of any length: the committed offsets, the records and the answers are equal."""
     one_by_one, again = Harness(), Harness()
     for command, _ in times:
         assert one_by_one.ask(command) == CommitResult(ErrorCode.NONE)
@@ -84,7 +84,7 @@ def test_committing_again_is_committing_with_other_offsets(
 
 
 def test_committing_again_is_refused_as_any_commit_is() -> None:
-    """A generation that no group has refuses all of the row, and nothing is recorded."""
+    """An unknown generation refuses the whole sequence, and nothing is recorded."""
     harness = Harness()
     stale = CommitOffsets(GROUP, [(TopicName("t"), narrow([0], [5], ""))], generation=4)
     results = harness.ask(Commits([shape_of(stale)] * 2, [(6,), (7,)]))
@@ -93,7 +93,7 @@ def test_committing_again_is_refused_as_any_commit_is() -> None:
 
 
 def simple(group_id: str, topic: str, partitions: list[int], generation: int = -1) -> CommitOffsets:
-    """A commit without offsets to speak of."""
+    """Return a commit with placeholder offsets."""
     topics = [(TopicName(topic), narrow(partitions, [0] * len(partitions), ""))]
     return CommitOffsets(GroupId(group_id), topics, generation=generation)
 
@@ -105,11 +105,11 @@ KNOWN = [
     shape_of(simple("b", "u", [-5, 2**30])),
     shape_of(simple("c", "t", [0], generation=4)),
 ]
-"""The last is refused: no group has that generation."""
+"""The last one is refused: no group has that generation."""
 
 
 def by_itself(commit: CommitShape, values: tuple[int, ...]) -> CommitOffsets:
-    """The commit as one that is read."""
+    """Return the commit as a new one."""
     ((topic, _),) = commit.asked.topics
     topics = [(topic, narrow([one.partition for one in commit.records or ()], list(values), ""))]
     return replace(commit.asked, topics=topics)
@@ -133,7 +133,7 @@ between = st.sampled_from(
 def test_commits_that_come_again_together_are_as_each_by_itself(
     data: st.DataObject, steps: list[Any]
 ) -> None:
-    """Of whichever groups, in a row or with deletions, metadata and wide commits between them."""
+    """For any groups, in sequence or with deletions, metadata and wide commits between them."""
     one_by_one, together = Harness(), Harness()
     for step in steps:
         if not isinstance(step, list):
@@ -148,7 +148,7 @@ def test_commits_that_come_again_together_are_as_each_by_itself(
 
 
 def test_rows_that_were_remembered_are_found_anew_when_the_table_was_built_anew() -> None:
-    """Removals by the thousand move every row; what comes again goes where it belongs."""
+    """Mass removals move every row; repeated commits update the right ones."""
     table = OffsetTable()
     topic, now = TopicName("t"), Millis(1)
     for group in range(3000):
@@ -165,7 +165,7 @@ def test_rows_that_were_remembered_are_found_anew_when_the_table_was_built_anew(
 
 @pytest.mark.parametrize("metadata", ["", "note"])
 def test_fetching_again_finds_the_numbers_or_all_there_is(metadata: str) -> None:
-    """Offsets and leader epochs, -1 for what is not there; with metadata, everything."""
+    """Offsets and leader epochs, -1 for missing ones; with metadata, the full result."""
     harness = Harness()
     fetch = FetchOffsets(GROUP, [(TopicName("t"), [1, 0]), (TopicName("u"), [7])])
     unknown = harness.ask(FetchesAgain([RepeatedFetch(fetch)]))[0]
@@ -181,7 +181,7 @@ def test_fetching_again_finds_the_numbers_or_all_there_is(metadata: str) -> None
 
 
 def test_all_offsets_are_fetched_with_the_ids_their_topics_have_then() -> None:
-    """A topic that is gone has none, and one of its name that comes later has another."""
+    """A deleted topic has none, and a new one of its name has another id."""
     h = Harness()
 
     def fetched() -> FetchedOffsets:

@@ -1,4 +1,4 @@
-"""Committing and fetching: who may, what is kept, what is answered."""
+"""Commits and fetches: who may commit, what is stored, and what is answered."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_commit_is_answered(
     is_new: bool,
     expected: ErrorCode,
 ) -> None:
-    """One row a commit, in the order Kafka checks; what is refused leaves no trace."""
+    """One row per commit, in the order of Kafka's checks; a refused commit changes nothing."""
     h = group_in(state)
     result = h.commit(
         group_id,
@@ -123,7 +123,7 @@ def test_a_commit_is_answered(
 
 
 def test_what_is_committed_is_fetched() -> None:
-    """Offset, leader epoch and metadata, byte for byte; also negative offsets, as seen of Kafka 4.3.1."""
+    """Offset, leader epoch and metadata, byte for byte; also negative offsets, as observed in Kafka 4.3.1."""
     h = Harness()
     h.ask(commit(to_commit(0, 5, 7, "nöte 🌊"), to_commit(1, -3)))
     [(topic, partitions)] = h.ask(FetchOffsets(GroupId("g"), [(TopicName("t"), [1, 0, 2])])).topics
@@ -136,7 +136,7 @@ def test_what_is_committed_is_fetched() -> None:
 
 
 def test_all_offsets_of_a_group_are_fetched_in_order() -> None:
-    """Null topics ask for all; other groups' offsets are not among them."""
+    """Null topics mean all; offsets of other groups are not returned."""
     h = Harness()
     for topic, partition in (("b", 1), ("a", 10), ("a", 9), ("b", 0)):
         h.commit("g", topic, partition, partition + 100)
@@ -150,7 +150,7 @@ def test_all_offsets_of_a_group_are_fetched_in_order() -> None:
 
 
 def test_the_same_partition_twice_keeps_the_last() -> None:
-    """Both are recorded in order, and neither is refused, as seen of Kafka 4.3.1."""
+    """Both are recorded in order, and neither is refused, as observed in Kafka 4.3.1."""
     h = Harness()
     assert h.ask(commit(to_commit(0, 5), to_commit(0, 3))) == CommitResult(NONE)
     assert h.offset("g") == 3
@@ -173,7 +173,7 @@ METADATA = [
 
 @pytest.mark.parametrize(("limit", "metadata", "is_too_long"), METADATA)
 def test_metadata_is_limited_in_utf_16_units(limit: int, metadata: str, is_too_long: bool) -> None:
-    """And to what a record can hold; only the partition in question fails (R3.2)."""
+    """The limit also includes what a record can hold; only the partition in question fails (R3.2)."""
     h = Harness(offset_metadata_max_bytes=str(limit))
     result = h.ask(commit(to_commit(0, 5), to_commit(1, 6, metadata=metadata), to_commit(2, 7)))
     assert result.error == NONE
@@ -182,7 +182,7 @@ def test_metadata_is_limited_in_utf_16_units(limit: int, metadata: str, is_too_l
 
 
 def test_a_commit_of_nothing_makes_no_group() -> None:
-    """Neither without topics nor when every partition fails, as seen of Kafka 4.3.1."""
+    """Neither without topics nor when every partition fails, as observed in Kafka 4.3.1."""
     h = Harness(offset_metadata_max_bytes="1")
     h.ask(CommitOffsets(GroupId("g"), []))
     h.ask(commit(to_commit(metadata="too long")))
@@ -200,7 +200,7 @@ def test_a_commit_is_one_batch() -> None:
 @pytest.mark.parametrize("metadata", ["", "short", "much too long"])
 @pytest.mark.parametrize("retention_ms", [-1, 1000])
 def test_columns_are_committed_like_their_partitions(metadata: str, retention_ms: int) -> None:
-    """A wide commit in columns leads to the same answer and the same offsets as one by one."""
+    """A wide commit in columns has the same answer and the same offsets as single partitions."""
     one_by_one, in_columns = (Harness(offset_metadata_max_bytes="5") for _ in range(2))
     numbers = np.arange(20)
     columns = OffsetColumns(numbers, numbers * 3, numbers - 1, metadata)
@@ -228,7 +228,7 @@ def test_a_retention_of_its_own_becomes_an_expiry(retention_ms: int, expiry: int
 
 
 def test_an_offset_with_an_expiry_has_no_leader_epoch() -> None:
-    """Its record has no place for one, and what is remembered is what the record says."""
+    """Its record has no field for it, and the table has what the record has."""
     h = Harness()
     h.ask(commit(to_commit(0, 5, 3), retention_ms=1000))
     [(_, [(_, stored)])] = h.ask(FetchOffsets(GroupId("g"), None)).topics
@@ -236,7 +236,7 @@ def test_an_offset_with_an_expiry_has_no_leader_epoch() -> None:
 
 
 def test_a_later_commit_takes_the_place_of_all_of_the_earlier_one() -> None:
-    """Its metadata and its expiry too: nothing of the old commit shines through."""
+    """Also its metadata and its expiry time: nothing of the old commit remains."""
     h = Harness()
     h.ask(commit(to_commit(0, 5, metadata="note"), retention_ms=1000))
     h.ask(commit(to_commit(0, 6)))
@@ -245,7 +245,7 @@ def test_a_later_commit_takes_the_place_of_all_of_the_earlier_one() -> None:
 
 
 def test_offsets_survive_a_crash() -> None:
-    """With all that belongs to them (R3.4)."""
+    """With all their fields (R3.4)."""
     h = Harness()
     h.ask(commit(to_commit(0, 5, 3, "note"), to_commit(1, 6)))
     before = h.ask(FetchOffsets(GroupId("g"), None))

@@ -1,4 +1,4 @@
-"""Conditional commits (R3.16) in the core: what is refused, what takes place, and that it replays."""
+"""Conditional commits (R3.16) in the core: which are refused, which are applied, and their replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = -1
 def commit_if(
     harness: Harness, offsets: dict[int, int], expected: dict[int, int], metadata: str = ""
 ) -> CommitResult:
-    """Commit an offset for each partition of topic t, if what is expected of some of them holds."""
+    """Commit an offset for each partition of topic t, with conditions on some of them."""
     partitions = [OffsetToCommit(partition, offset, -1, metadata) for partition, offset in offsets.items()]
     conditions = {list(offsets).index(one): offset for one, offset in expected.items()}
     result = harness.ask(
@@ -39,7 +39,7 @@ def commit_if(
 
 
 def not_done(current: dict[int, int], too_large: frozenset[Place] = frozenset()) -> CommitResult:
-    """Nothing was done because of what is committed at these places of the topic."""
+    """Return the result of a refused commit, with the current offsets of these partitions."""
     moved = Moved(np.array(list(current), np.int64), np.array(list(current.values()), np.int64))
     return CommitResult(ErrorCode.NONE, too_large, [moved], is_attempted=False)
 
@@ -60,7 +60,7 @@ def not_done(current: dict[int, int], too_large: frozenset[Place] = frozenset())
 def test_a_commit_takes_place_when_all_conditions_hold_and_not_at_all_otherwise(
     offsets: dict[int, int], expected: dict[int, int], result: CommitResult
 ) -> None:
-    """Where nothing is done, the answer says what is committed in each partition whose condition failed."""
+    """The answer to a refused commit has the committed offset of each partition whose condition failed."""
     harness = Harness()
     harness.commit("g", offset=5)
     assert commit_if(harness, offsets, expected) == result
@@ -70,7 +70,7 @@ def test_a_commit_takes_place_when_all_conditions_hold_and_not_at_all_otherwise(
 
 
 def test_a_group_comes_into_being_by_a_condition_that_holds_and_not_by_one_that_fails() -> None:
-    """Nothing is committed in a group that is not there."""
+    """Nothing is committed in an unknown group."""
     harness = Harness()
     assert commit_if(harness, {0: 1}, {0: 7}) == not_done({0: NOTHING})
     assert list(harness.shard.offsets.group_ids()) == []
@@ -79,7 +79,7 @@ def test_a_group_comes_into_being_by_a_condition_that_holds_and_not_by_one_that_
 
 
 def test_with_a_condition_metadata_too_long_fails_the_whole_commit() -> None:
-    """Without one it fails its own partition alone (R3.2)."""
+    """Without a condition, only the partition itself fails (R3.2)."""
     harness = Harness(offset_metadata_max_bytes="3")
     everywhere = frozenset({(0, 0), (0, 1)})
     assert commit_if(harness, {0: 1, 1: 1}, {0: NOTHING}, "long") == not_done({}, everywhere)
@@ -88,7 +88,7 @@ def test_with_a_condition_metadata_too_long_fails_the_whole_commit() -> None:
 
 
 def test_conditions_of_a_partition_named_twice_are_about_the_state_before() -> None:
-    """The last one wins, as without conditions."""
+    """The last offset is valid, as without conditions."""
     harness = Harness()
     harness.commit("g", offset=5)
     twice = [OffsetToCommit(0, 6, -1, ""), OffsetToCommit(0, 7, -1, "")]
@@ -102,7 +102,7 @@ def test_conditions_of_a_partition_named_twice_are_about_the_state_before() -> N
 
 
 def test_columns_have_conditions_too() -> None:
-    """A wide commit is refused and done like a narrow one."""
+    """A wide commit is accepted and refused like a narrow one."""
     harness = Harness()
     indexes = np.arange(40)
     columns = OffsetColumns(indexes, indexes + 100, np.full(40, -1), "")
@@ -125,7 +125,7 @@ def test_columns_have_conditions_too() -> None:
 
 
 def test_a_member_that_is_refused_hears_that_and_nothing_of_conditions() -> None:
-    """Whoever is not of the group is told nothing of what it has committed."""
+    """A client that is not a member learns nothing about the committed offsets."""
     harness = Harness()
     generation = harness.stable_group("a")
     to_commit = [(TopicName("t"), [OffsetToCommit(0, 1, -1, "")])]
@@ -150,8 +150,9 @@ EXPECTED = st.dictionaries(st.integers(0, 3), st.integers(-1, 2))
 def test_any_history_of_commits_is_that_of_a_dict(
     history: list[tuple[dict[int, int], dict[int, int]]], crash_at: int
 ) -> None:
-    """Compare-and-set on a dict answers and ends the same, a crash in between changes nothing; the harness
-    replays the log after every step."""
+    """Compare-and-set on a dict has the same answers and the same result, also with a crash in between; the
+    harness replays the log after every step.
+    """
     harness = Harness()
     model: dict[int, int] = {}
     for number, (offsets, expected) in enumerate(history):
@@ -173,7 +174,7 @@ def test_any_history_of_commits_is_that_of_a_dict(
 
 
 def test_the_offset_that_means_nothing_removes_in_the_same_step() -> None:
-    """With a condition, -1 is no offset: the partition has none after it, as before if it had none."""
+    """With a condition, the offset -1 removes the committed offset, if there is one."""
     harness = Harness()
     harness.commit("g", offset=5)
     assert commit_if(harness, {0: NOTHING, 1: 7, 2: NOTHING}, {0: 5, 1: NOTHING, 2: NOTHING}) == DONE

@@ -1,10 +1,10 @@
 """Random months of many groups: offsets expire when the rules say so, and at no other time.
 
-One group moves between the protocols while its members come, go and change what they read; others have
-members of a protocol of their own, or only ever commit, also as clients of old with a retention of their own.
-Ticks come late, by seconds and by hours; the shard starts anew from its log, from an image and from a
-compacted log, also with another retention. `ExpiryOracle` says what may go at each tick. What may go has to
-be gone when two sweeps have looked for it since.
+One group moves between the protocols while its members join, leave and change their subscriptions. Other
+groups have members of their own protocol, or only commit, also as old clients with a retention. Ticks are
+late by seconds to hours. The shard restarts from its log, from an image and from a compacted log, also with
+another retention. `ExpiryOracle` decides at each tick which offsets may expire. They must be removed after
+two more sweeps.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ TOKEN = -7
 
 
 class Months(ConsumerHarness):
-    """A shard over months, held against the oracle at every command and tick."""
+    """A shard over months, compared with the oracle at every command and tick."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         self.sweeps = 0
         self.expired_at_sweep: dict[Place, int] = {}
-        """How many sweeps there had been when an offset was first seen to be expired."""
+        """Number of sweeps when an offset was first seen to be expired."""
         super().__init__(
             dict.fromkeys(TOPICS, 2),
             group_initial_rebalance_delay_ms="0",
@@ -71,11 +71,11 @@ class Months(ConsumerHarness):
         self.oracle = ExpiryOracle(self.settings["offsets.retention.minutes"] * MINUTE)
 
     def change_retention(self, minutes: int) -> None:
-        """Keep offsets for so long, from the next start on."""
+        """Set the retention of offsets, from the next start on."""
         self.settings = Settings({**self.given, "offsets.retention.minutes": str(minutes)})
 
     def reload(self) -> None:
-        """Crash, and look at what there is afterwards."""
+        """Crash, reload, and check the state."""
         super().reload()
         self.oracle.retention_ms = self.settings["offsets.retention.minutes"] * MINUTE
         self.expired_at_sweep.clear()
@@ -116,7 +116,7 @@ class Months(ConsumerHarness):
                 self.oracle.offsets[place] = KnownOffset(self.now, own)
 
     def look(self) -> None:
-        """Tell the oracle which groups there are."""
+        """Give the oracle the current groups."""
         seen = {}
         for listed in self._answer(ListGroups()).groups:
             reads: frozenset[str] | None = frozenset()
@@ -160,7 +160,7 @@ class Months(ConsumerHarness):
 
 
 class Life:
-    """What happens in these months."""
+    """The events of these months."""
 
     def __init__(self, seed: int) -> None:
         self.h = Months(seed)
@@ -176,7 +176,7 @@ class Life:
         self.connected: MemberId | None = None
 
     def run(self) -> None:
-        """Until enough has happened, and then once more what must be gone is looked for."""
+        """Run until enough has happened, and then check once more which offsets must be removed."""
         actions = [
             *(self.wait,) * 6,
             *(self.commit_simple, self.commit_member, self.come, self.connect) * 3,
@@ -197,22 +197,22 @@ class Life:
         self.h.advance(3 * HOUR)
 
     def steps(self, rounds: int) -> None:
-        """Members go on."""
+        """Let members act."""
         for _ in range(rounds):
             for member in self.joined:
                 member.step()
             self.h.advance(1_000)
 
     def wait(self) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.h.advance(self.random.choice((1, 5_000, 3 * MINUTE, 10 * MINUTE, 2 * HOUR, DAY, 5 * DAY)))
 
     def be_late(self) -> None:
-        """The next ticks are late, by seconds to hours."""
+        """Delay the next ticks by seconds to hours."""
         self.h.be_late([self.random.choice((500, 20_000, 11 * MINUTE, 3 * HOUR)) for _ in range(3)])
 
     def commit_simple(self) -> None:
-        """A tool commits, or a client of old with its own retention."""
+        """Commit as a tool, or as an old client with its own retention."""
         group_id = self.random.choice(SIMPLE)
         more: dict[str, Any] = {}
         if group_id == "old":
@@ -220,20 +220,20 @@ class Life:
         self.h.commit(group_id, self.random.choice(TOPICS), self.random.randrange(3), **more)
 
     def commit_without_members(self) -> None:
-        """A tool commits for a group that may have members, and is refused if so."""
+        """Commit as a tool to a group that may have members, which then refuses it."""
         group_id = self.random.choice((G, CONNECT))
         topics = [(TopicName(self.random.choice(TOPICS)), [OffsetToCommit(5, 1, -1, "")])]
         self.h.ask(CommitOffsets(GroupId(group_id), topics))
 
     def commit_member(self) -> None:
-        """A member commits for whatever it likes, read or not."""
+        """Commit as a member to any topic, subscribed or not."""
         if self.joined:
             member = self.random.choice(self.joined)
             places = [(self.random.choice(TOPICS), self.random.randrange(2))]
             self.h.commit_as(member.member_id, member.generation, *places)
 
     def come(self) -> None:
-        """Somebody joins the group of both protocols."""
+        """Let a member join the group of both protocols."""
         absent = [one for one in self.members if one not in self.joined]
         if absent:
             member = self.random.choice(absent)
@@ -242,27 +242,27 @@ class Life:
             self.steps(8)
 
     def go(self) -> None:
-        """Somebody leaves."""
+        """Let a member leave."""
         if self.joined:
             self.joined.pop(self.random.randrange(len(self.joined))).leave()
 
     def all_go(self) -> None:
-        """Nobody is left, for a while at least."""
+        """Let all members leave, for a while at least."""
         while self.joined:
             self.go()
 
     def fall_silent(self) -> None:
-        """Somebody is not heard of again, and its session ends."""
+        """Let a member stop, so that its session expires."""
         if self.joined:
             self.joined.pop(self.random.randrange(len(self.joined))).forget()
 
     def change_topics(self) -> None:
-        """Somebody leaves and reads something else from now on."""
+        """Let a member leave and rejoin with another subscription."""
         self.go()
         self.come()
 
     def connect(self) -> None:
-        """A group of another protocol gets a member, which commits; or the one that it has goes."""
+        """Let a member of a group of another protocol join and commit, or leave."""
         if self.connected is not None:
             self.h.ask(leave((self.connected, None), group_id=CONNECT))
             self.connected = None
@@ -289,7 +289,7 @@ class Life:
             self.h.commit(CONNECT, self.random.choice(TOPICS), member_id=member_id, generation=generation)
 
     def crash(self) -> None:
-        """The shard starts anew, perhaps with another retention."""
+        """Restart the shard, perhaps with another retention."""
         self.h.loads_from = self.random.choice(("log", "image", "compacted"))
         if self.random.random() < 0.3:
             self.h.change_retention(self.random.choice((1, 10, 60, 7 * 24 * 60, 2**31 - 1)))
@@ -299,11 +299,11 @@ class Life:
                 member.lose_answers()
 
     def delete_group(self) -> None:
-        """An administrator deletes a group, if it is empty."""
+        """Delete a group, if it is empty."""
         self.h.ask(DeleteGroup(GroupId(self.random.choice((*SIMPLE, G, CONNECT)))))
 
     def erase(self) -> None:
-        """A topic is deleted; its offsets go with it."""
+        """Delete a topic and its offsets."""
         token = self.h.send(DeleteTopicOffsets(TopicName("v")))
         while self.h.is_parked(token):
             self.h.advance(5)

@@ -1,4 +1,4 @@
-"""Fetches of many topics are taken in one piece and told in steps."""
+"""Fetches of many topics use one snapshot and are answered in steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def committed(topic: str, partition: int, offset: int, metadata: str = "") -> Of
 
 
 def shard_of(metadata: str) -> GroupShard:
-    """One group's offsets, in no order; every third has metadata."""
+    """Return a shard with one group's offsets, in no order; every third has metadata."""
     shard = GroupShard(Settings({}))
     for number, (topic, partition) in enumerate(reversed(PLACES)):
         shard.apply(committed(topic, partition, number, "" if number % 3 else metadata), 0)
@@ -44,7 +44,7 @@ def ask(shard: GroupShard, command: FetchOffsets) -> Any:
 
 
 def drive(result: Any) -> tuple[FetchedOffsets, int]:
-    """What is told, and in how many steps."""
+    """Return the result, and the number of steps."""
     assert isinstance(result, FetchedInSteps)
     count = 0
     while True:
@@ -63,7 +63,7 @@ NAMED += [(TopicName("high"), [HIGH + 1, -1, 2]), (TopicName("high"), np.array([
 @pytest.mark.parametrize("metadata", ["", "text"])
 @pytest.mark.parametrize("topics", [None, NAMED], ids=["all", "named"])
 def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: str) -> None:
-    """Whatever is asked for: wide topics and narrow ones, partitions out of range, such as have no offset."""
+    """For any request: wide topics and narrow ones, partitions out of range and without offsets."""
     shard, command = shard_of(metadata), FetchOffsets(G, topics)
     at_once = ask(shard, command)
     assert isinstance(at_once, FetchedOffsets)
@@ -80,7 +80,7 @@ def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: st
 
 @pytest.mark.parametrize("shard", [GroupShard(Settings({})), shard_of("text")], ids=["empty", "of others"])
 def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
-    """However many topics are asked for."""
+    """For any number of topics."""
     shard.apply(GroupMetadata(GroupId("nobody"), "", 0, None, None, Millis(9)), 0)
     command = FetchOffsets(GroupId("nobody"), [(TopicName("wide"), [0, 1]), (TopicName("none"), [7])])
     with patch.object(fetching, "MOST_AT_ONCE", 1):
@@ -89,7 +89,7 @@ def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
 
 
 def test_what_is_told_is_of_the_moment_it_was_asked_for() -> None:
-    """Commits, removals, released names and topics with other ids change nothing of it."""
+    """Commits, removals, released names and topics with other ids do not change it."""
     shard = shard_of("text")
     known = TopicChange(TopicName("wide"), KnownTopic(TopicId(b"1" * 16), 40))
     shard.handle(TopicsChanged([known]), Millis(0))
@@ -113,7 +113,7 @@ def test_what_is_told_is_of_the_moment_it_was_asked_for() -> None:
 
 
 def test_names_are_released_again_when_an_answer_is_given_up() -> None:
-    """Somebody who asks and goes leaves nothing held."""
+    """An abandoned answer releases the table."""
     shard = shard_of("")
     with patch.object(fetching, "MOST_AT_ONCE", 10):
         result = ask(shard, FetchOffsets(G, None))
@@ -123,7 +123,7 @@ def test_names_are_released_again_when_an_answer_is_given_up() -> None:
 
 
 def test_many_offsets_with_metadata_are_columns() -> None:
-    """A hundred thousand of them are not a hundred thousand objects."""
+    """A hundred thousand offsets are not a hundred thousand objects."""
     shard = shard_of("text")
     (topic,) = ask(shard, FetchOffsets(G, [(TopicName("wide"), list(range(50)))])).topics
     assert isinstance(topic[1], FetchedColumns)

@@ -1,4 +1,4 @@
-"""What was fetched is told again as long as it is true, and not a moment longer."""
+"""The result of a fetch is returned again exactly as long as it is current."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Told = list[tuple[TopicName, int, int, int, str]]
 
 
 def told(fetch: FetchOffsets, result: Any) -> Told:
-    """Topic, partition, offset, leader epoch and metadata of all that a fetch found, whatever says it."""
+    """Return topic, partition, offset, leader epoch and metadata of a fetch's result, whatever its form."""
     if isinstance(result, FetchedNumbers):
         places = [(topic, int(one)) for topic, partitions in fetch.topics or () for one in partitions]
         numbers = zip(places, result.offsets, result.leader_epochs, strict=True)
@@ -84,7 +84,7 @@ def ask_changes(shard: GroupShard, command: Any) -> Any:
 @given(st.lists(st.one_of(changes, changes, standing), max_size=40))
 @settings(deadline=None, max_examples=150)
 def test_a_fetch_that_comes_again_always_finds_what_one_that_is_new_finds(script: list[Any]) -> None:
-    """Whatever changes in between: commits of one or many, of others, tombstones, groups that go or come."""
+    """After any changes: commits of one or many, of other groups, tombstones, deleted and new groups."""
     shard = GroupShard(Settings({}))
     with patch.object(table, "_ROWS_LEFT_BEHIND", 1):  # rows move
         for position, change in enumerate(script):
@@ -107,7 +107,7 @@ def commit(group_id: str, offset: int, metadata: str = "") -> CommitOffsets:
 @pytest.mark.parametrize("metadata", ["", "note"])
 @pytest.mark.parametrize("fetch", FETCHES[:4], ids=["narrow", "high", "wide", "of two topics"])
 def test_as_long_as_nothing_changes_the_result_is_the_same_object(fetch: FetchOffsets, metadata: str) -> None:
-    """Who has made an answer of it need not make it again."""
+    """A response that was made of it need not be made again."""
     h = Harness()
     repeated = RepeatedFetch(fetch)
     h.ask(commit("g", 5, metadata))
@@ -119,7 +119,7 @@ def test_as_long_as_nothing_changes_the_result_is_the_same_object(fetch: FetchOf
 
 
 def test_commits_of_others_leave_the_result_of_few_partitions_the_same_object() -> None:
-    """It is read anew, and found to be the same."""
+    """It is read again, and found to be equal."""
     h = Harness()
     repeated = RepeatedFetch(FETCHES[0])
     h.ask(commit("g", 5))
@@ -130,7 +130,7 @@ def test_commits_of_others_leave_the_result_of_few_partitions_the_same_object() 
 
 
 def test_what_another_shard_had_is_not_told() -> None:
-    """A shard that was loaded anew has other rows, and perhaps other offsets."""
+    """A shard after a load has other rows, and perhaps other offsets."""
     repeated = RepeatedFetch(FETCHES[0])
     shape = shape_of(CommitOffsets(G, [(T, narrow(0, offset=0))]))
     for offset in (3, 4):
@@ -166,7 +166,7 @@ def test_what_another_shard_had_is_not_told() -> None:
 )
 @pytest.mark.parametrize("fetch", FETCHES[:4], ids=["narrow", "high", "wide", "of two topics"])
 def test_whatever_touches_an_offset_is_seen_by_the_next_fetch(fetch: FetchOffsets, change: Any) -> None:
-    """Commits and all ways in which offsets go."""
+    """After commits and all kinds of removals."""
     h = Harness(offsets_retention_minutes="10", offsets_retention_check_interval_ms="10000")
     h.ask(commit("g", 5))
     before = told(fetch, h.ask(FetchesAgain([again(fetch)]))[0])
@@ -181,7 +181,7 @@ def test_whatever_touches_an_offset_is_seen_by_the_next_fetch(fetch: FetchOffset
 
 @pytest.mark.parametrize("fetch", FETCHES[:4], ids=["narrow", "high", "wide", "of two topics"])
 def test_rows_of_a_log_are_seen_by_the_next_fetch(fetch: FetchOffsets) -> None:
-    """They come without names: nothing that was fetched before is believed."""
+    """They have no names, so every earlier result is checked again."""
     shard = GroupShard(Settings({}))
     shard.apply(column_batch(G, T, WIDE, WIDE + 5, WIDE, "", Millis(1)), 0)
     before = told(fetch, ask(shard, FetchesAgain([again(fetch)]))[0])
@@ -205,7 +205,7 @@ def test_rows_of_a_log_are_seen_by_the_next_fetch(fetch: FetchOffsets) -> None:
 
 
 def test_a_group_that_only_members_make_known_is_asked_about_each_time() -> None:
-    """Its offsets outlived it in the table; a group of that name that comes back has them again."""
+    """Its offsets remained in the table; a new group of that name has them again."""
     shard = GroupShard(Settings({}))
     fetch = FETCHES[0]
     shard.apply(OffsetCommit(G, T, 1, 5, 0, "", Millis(1)), 0)

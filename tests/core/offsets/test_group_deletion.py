@@ -1,4 +1,4 @@
-"""Deleting a group of many offsets goes in slices, and what comes in between is served."""
+"""A group with many offsets is deleted in slices, and other commands run in between."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def largest_batch(h: Harness) -> int:
 
 
 def test_a_group_of_few_offsets_goes_in_one_piece() -> None:
-    """Nobody sees a part of it."""
+    """No client sees a part of it."""
     h = Harness()
     commit(h, G, range(19))
     h.batches.clear()
@@ -66,7 +66,7 @@ def test_a_group_of_few_offsets_goes_in_one_piece() -> None:
 
 
 def test_a_wide_group_goes_in_slices_while_others_are_served() -> None:
-    """The answer comes with the last slice; commands in between are answered, other groups are untouched."""
+    """The answer follows the last slice; commands in between are answered, other groups are unaffected."""
     h = Harness()
     commit(h, G, range(100))
     commit(h, G, range(30), U)
@@ -91,7 +91,7 @@ def test_a_wide_group_goes_in_slices_while_others_are_served() -> None:
 
 
 def seen(h: Harness, group_id: GroupId) -> object:
-    """What clients can see of a group."""
+    """Return what clients can see of a group."""
     named = [(T, list(range(12))), (U, [0])]
     fetch = FetchOffsets(group_id, named)
     return (
@@ -105,7 +105,7 @@ def seen(h: Harness, group_id: GroupId) -> object:
 
 
 def test_nobody_sees_a_part_of_a_group_that_is_being_deleted() -> None:
-    """It is as if there had never been such a group, in this life and in the next."""
+    """The group appears unknown, before and after a restart."""
     h = Harness()
     h.keeps_tombstones = True
     nothing = seen(h, G)
@@ -125,7 +125,7 @@ def test_nobody_sees_a_part_of_a_group_that_is_being_deleted() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_group_that_is_being_deleted_cannot_be_brought_about_until_that_is_done(*, restarts: bool) -> None:
-    """Commits and joins get a retriable error; afterwards there is nothing of the group that was."""
+    """Commits and joins get a retriable error; afterwards nothing of the old group remains."""
     h = Harness(group_initial_rebalance_delay_ms="0")
     h.keeps_tombstones = True
     commit(h, G, range(100))
@@ -152,7 +152,7 @@ def test_a_group_that_is_being_deleted_cannot_be_brought_about_until_that_is_don
 
 
 def test_who_asks_again_gets_the_same_answer() -> None:
-    """One deletion is under way, whoever asked for it."""
+    """There is one deletion, whoever requested it."""
     h = Harness()
     commit(h, G, range(100))
     first, second = h.send(DeleteGroup(G)), h.send(DeleteGroup(G))
@@ -161,7 +161,7 @@ def test_who_asks_again_gets_the_same_answer() -> None:
 
 
 def test_several_deletions_take_turns() -> None:
-    """A wide one does not hold up one that is narrower."""
+    """A wide one does not delay a narrower one."""
     h = Harness()
     commit(h, G, range(200))
     commit(h, OTHER, range(30))
@@ -176,7 +176,7 @@ def test_several_deletions_take_turns() -> None:
 
 @pytest.mark.parametrize("loads_from", ["log", "image", "compacted"])
 def test_after_a_crash_the_deletion_goes_on(loads_from: Literal["log", "image", "compacted"]) -> None:
-    """Who asked has no answer; the group is gone, and all of its offsets are soon. Other groups stay."""
+    """The request has no answer; the group is gone, and soon all its offsets. Other groups remain."""
     h = Harness()
     h.keeps_tombstones = True
     h.loads_from = loads_from
@@ -192,7 +192,7 @@ def test_after_a_crash_the_deletion_goes_on(loads_from: Literal["log", "image", 
 
 
 def test_many_offsets_are_deleted_as_one_value() -> None:
-    """OffsetDelete of many partitions is not a record made and applied for each; what is left is right."""
+    """OffsetDelete of many partitions does not create a record for each; the remaining offsets are right."""
     h = Harness()
     commit(h, G, range(300))
     commit(h, G, range(5), U)

@@ -1,4 +1,4 @@
-"""A group's past, put together from segments as a log and its history hold them."""
+"""The history of a group, reconstructed from segments of a log and of its history."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ Record = OffsetCommit | OffsetTombstone
 
 @dataclass(frozen=True)
 class Written:
-    """A record where it was written first."""
+    """A record at its first position."""
 
     log_offset: int
     time: int
     record: Record
     life: int = 0
-    """Of how many topics of that name before it."""
+    """Number of earlier topics of that name."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A record in the history, and when it got there."""
+    """A record in the history, and the time when it was moved."""
 
     at: int
     written: Written
 
 
 def commit(partition: int, offset: int, time: int, group: GroupId = GROUP) -> OffsetCommit:
-    """A committed offset."""
+    """Return a committed offset."""
     return OffsetCommit(group, TOPIC, partition, offset, partition, f"m{offset}", Millis(time))
 
 
 class Life:
-    """A log, its history, and all that ever happened; what is moved and deleted is by chance."""
+    """A log, its history, and all events; moves and deletions are random."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -74,7 +74,7 @@ class Life:
         self.topic = TopicLife(TopicId(bytes([1] * 16)))
 
     def run(self, steps: int) -> None:
-        """Commit, remove, compact, crash in the midst of a compaction, delete what is old, and the topic."""
+        """Commit, remove, compact, crash during a compaction, delete old history, delete the topic."""
         for _ in range(steps):
             self.time += self.random.randint(0, 20)
             match self.random.randint(0, 13):
@@ -97,7 +97,7 @@ class Life:
                 if random.random() < 0.2:
                     record = OffsetTombstone(group, TOPIC, partition)
                 elif random.random() < 0.1:
-                    record = ours[-1]  # as it is behind a torn commit
+                    record = ours[-1]  # as after a torn commit
             self.write(record)
 
     def write(self, record: Record) -> None:
@@ -105,7 +105,7 @@ class Life:
         self.log.append(self.all[-1])
 
     def recreate(self) -> None:
-        """Delete the topic, which removes what was committed for it, and create another; all in one ms."""
+        """Delete the topic and the offsets committed for it, and create another one, all in one ms."""
         last = {key_of(one): one.record for one in self.all}
         for (group, partition), record in last.items():
             if isinstance(record, OffsetCommit):
@@ -128,7 +128,7 @@ class Life:
             self.log = [one for one in self.log if id(one) not in gone]
 
     def is_over(self, one: Written) -> bool:
-        """Whether a tombstone goes as well."""
+        """Return whether a tombstone is removed too."""
         return isinstance(one.record, OffsetTombstone) and one.time < self.time - 50
 
     def delete_old(self) -> None:
@@ -142,7 +142,7 @@ class Life:
             self.known_since = Millis(first)
 
     def ask(self, query: HistoryQuery) -> GroupHistory:
-        """What the collector makes of it, read as a node reads it."""
+        """Return the collector's answer, read as a node reads it."""
         collector = HistoryCollector(query)
         cut = sorted(self.random.sample(range(len(self.log) + 1), min(3, len(self.log) + 1)))
         for start, end in reversed(list(zip([0, *cut], [*cut, len(self.log)], strict=True))):
@@ -167,7 +167,7 @@ class Life:
         return history
 
     def entries(self, partition: int) -> list[HistoryEntry]:
-        """All that happened to a partition of GROUP, oldest first; what changes nothing is no entry."""
+        """Return all changes of a partition of GROUP, oldest first."""
         entries: list[HistoryEntry] = []
         for one in self.all:
             if key_of(one) == (GROUP, partition):
@@ -178,12 +178,12 @@ class Life:
 
 
 def key_of(one: Written) -> tuple[GroupId, int]:
-    """What compaction goes by."""
+    """Return the key for compaction."""
     return one.record.group_id, one.record.partition
 
 
 def lives() -> list[Life]:
-    """Lives of different lengths, some of which forget."""
+    """Return lives of different lengths, some of which delete history."""
     made = []
     for seed in range(90):
         life = Life(Random(seed))
@@ -193,7 +193,7 @@ def lives() -> list[Life]:
 
 
 def test_what_was_in_force_at_any_time_is_told_or_said_not_to_be_known() -> None:
-    """Through compactions, crashes, moves that come twice and retention: never a wrong offset."""
+    """With compactions, crashes, repeated moves and retention: never a wrong offset."""
     outcomes = set()
     for life in lives():
         for _ in range(20):
@@ -218,7 +218,7 @@ def test_what_was_in_force_at_any_time_is_told_or_said_not_to_be_known() -> None
 
 
 def test_the_list_of_changes_has_no_gaps_and_says_where_it_ends() -> None:
-    """The newest entries of each partition, exactly, and the truth about what came before them."""
+    """The newest entries of each partition, exactly, and a correct statement about earlier ones."""
     for life in lives():
         for limit in (1, 3, 1000):
             history = life.ask(HistoryQuery(GROUP, None, limit=limit))
@@ -234,7 +234,7 @@ def test_the_list_of_changes_has_no_gaps_and_says_where_it_ends() -> None:
 
 
 def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> None:
-    """Of every partition of that change, and no other, it and what stood before, or that it is not known."""
+    """For exactly the partitions of that change: the change and the previous state, or that it is unknown."""
     for life in lives():
         history = life.ask(HistoryQuery.last_change(GROUP, None))
         newest = {partition: entries[-1] for partition in PARTITIONS if (entries := life.entries(partition))}
@@ -244,7 +244,7 @@ def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> Non
         latest = max(newest.values(), key=lambda entry: entry.log_offset)
         expected = {partition for partition, entry in newest.items() if entry.written == latest.written}
         if latest.commit is None and latest.written < history.known_since:
-            continue  # a removal that is forgotten itself
+            continue  # a removal that was deleted itself
         assert {answer.partition for answer in history.partitions} == expected
         for answer in history.partitions:
             entries = life.entries(answer.partition)
@@ -258,7 +258,7 @@ def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> Non
 
 
 def test_what_was_committed_for_a_topic_that_is_gone_is_told_as_such() -> None:
-    """By its place in the log, to the record; by its time where no place was noted; all without a topic."""
+    """By log offset, to the record; by time without a log offset; all entries without a topic."""
     entries = [
         HistoryEntry(at, Millis(time), commit(0, at, time)) for at, time in ((1, 10), (2, 20), (3, 20))
     ]
@@ -275,7 +275,7 @@ def test_what_was_committed_for_a_topic_that_is_gone_is_told_as_such() -> None:
 
 
 def test_a_clock_that_was_set_back_makes_nothing_of_a_topic_that_is_gone_anothers() -> None:
-    """Where only times tell, what is older than a record of the former topic is of that topic, too."""
+    """Without log offsets, entries older than a record of the former topic belong to that topic, too."""
     collector = HistoryCollector(HistoryQuery(GROUP, None, limit=10))
     for at, time in ((1, 90), (2, 40), (3, 60)):
         collector.take(at, Millis(time), commit(0, at, time))
@@ -286,7 +286,7 @@ def test_a_clock_that_was_set_back_makes_nothing_of_a_topic_that_is_gone_another
 
 
 def test_a_time_span_selects_and_says_that_there_is_more() -> None:
-    """Entries from `since` up to `until`; what lies before is mentioned, what lies behind is not."""
+    """Entries from `since` up to `until`; earlier ones are indicated, later ones are not."""
     collector = HistoryCollector(HistoryQuery(GROUP, None, Millis(20), Millis(40), 10))
     for at in range(1, 6):
         collector.take(at, Millis(at * 10), commit(0, at, at * 10))
@@ -300,7 +300,7 @@ def test_a_time_span_selects_and_says_that_there_is_more() -> None:
 
 
 def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
-    """They keep their commit time; the entry is that of the first writing, wherever the second is found."""
+    """They keep their commit time; the entry is that of the first record, wherever the second one is."""
     for is_apart in (False, True):
         collector = HistoryCollector(HistoryQuery.last_change(GROUP, None))
         first, change = commit(0, 5, 10), commit(1, 7, 30)
@@ -323,7 +323,7 @@ def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
 
 @patch.object(history_rules, "MOST_BETWEEN_SLICES_MS", 0)
 def test_a_removal_of_nothing_behind_a_torn_commit_is_no_change() -> None:
-    """An undo goes on to the last real change, however far back it is; a removal of something stays one."""
+    """An undo continues to the last real change; a removal of an existing offset remains a change."""
     collector = HistoryCollector(HistoryQuery.last_change(GROUP, None))
     collector.take(9, Millis(90), OffsetTombstone(GROUP, TOPIC, 3))
     collector.end_segment()
@@ -351,7 +351,7 @@ def test_a_removal_of_nothing_behind_a_torn_commit_is_no_change() -> None:
 
 @pytest.mark.parametrize("limit", [1, 50])
 def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
-    """Memory is bounded by the number of entries, not by what a group did; the newest stay."""
+    """Memory is limited by the number of entries, whatever the group did; the newest entries are kept."""
     collector = HistoryCollector(HistoryQuery(GROUP, None, limit=limit), most_entries=100)
     for segment in (range(300, 500), range(130, 300), range(130)):
         for at in segment:
@@ -365,7 +365,7 @@ def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
 @pytest.mark.parametrize("late_ms", [0, 400])
 @pytest.mark.parametrize("records_a_segment", [100, 10_000])
 def test_an_expiry_of_a_wide_group_is_one_change(late_ms: int, records_a_segment: int) -> None:
-    """Though it went in slices, each with a time of its own, and the loop was late between them."""
+    """Although it has slices with different times, and the loop was late between them."""
     count = 2_000
     shard = GroupShard(Settings({"offsets.retention.minutes": "10"}))
     numbers = np.arange(count)
@@ -397,7 +397,7 @@ def test_an_expiry_of_a_wide_group_is_one_change(late_ms: int, records_a_segment
 
 
 def test_a_removal_a_while_before_the_last_one_is_another_change() -> None:
-    """So is a removal of what was not old enough to expire; what was committed between two slices stays."""
+    """So is a removal of an offset too young to expire; a commit between two slices is kept."""
     apart = MOST_BETWEEN_SLICES_MS + 1
     for times, young, expected in (
         ([0, apart], None, [1]),
@@ -422,7 +422,7 @@ def test_a_removal_a_while_before_the_last_one_is_another_change() -> None:
 
 
 def test_an_expiry_by_a_clock_that_was_ahead_is_no_part_of_a_later_change() -> None:
-    """Its time is after that of the last change, which is another expiry or a commit; its place is not."""
+    """Its time is after that of the last change, an expiry or a commit; its log offset is not."""
     month_ms = 30 * 24 * 3_600_000
     removals = [OffsetTombstone(GROUP, TOPIC, partition) for partition in (0, 1)]
     for last, expected in ((removals[1], [1]), (commit(1, 9, 6_000), [1])):

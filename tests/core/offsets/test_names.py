@@ -1,4 +1,4 @@
-"""Interned names: ids stay what they are until they are released, and released text gives back its room."""
+"""Interned names: ids are stable until they are released, and the space of released text is reused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ actions = st.tuples(st.sampled_from(["intern", "intern", "release", "tidy"]), so
 
 
 def check(names: Names, model: dict[bytes, int]) -> None:
-    """Every name has the id it had, and no other name is there."""
+    """Check that every name has its id, and that no other name exists."""
     assert len(names) == len(model)
     for name, name_id in model.items():
         assert names.find(name) == name_id
@@ -29,7 +29,7 @@ def check(names: Names, model: dict[bytes, int]) -> None:
 
 
 def copy_of(names: Names, part_bytes: int) -> Names:
-    """What the parts of an image make."""
+    """Return the names restored from the parts of an image."""
     copy = Names()
     for ids, text in names.parts(part_bytes):
         copy.restore(ids, text)
@@ -41,7 +41,7 @@ def copy_of(names: Names, part_bytes: int) -> Names:
 @given(st.lists(actions, max_size=80), st.sampled_from([1, 7, 10_000]))
 @settings(deadline=None, max_examples=200)
 def test_names_behave_like_a_dict(script: list[tuple[str, bytes]], part_bytes: int) -> None:
-    """Names come, go and come again while text is moved about; an image says the same at any time."""
+    """Names are added, released and added again while text is moved; an image is right at any time."""
     with patch.object(names_module, "_LEAST_UNTIDY", 1), patch.object(names_module, "_SMALLEST_INDEX", 2):
         names, model = Names(), dict[bytes, int]()
         for action, name in script:
@@ -61,7 +61,7 @@ def test_names_behave_like_a_dict(script: list[tuple[str, bytes]], part_bytes: i
 
 
 def test_names_that_come_and_go_for_ever_take_no_more_room() -> None:
-    """Ids and text of names that are gone are those of names to come."""
+    """Ids and text of released names are reused."""
     names = Names()
     held = [names.intern(b"name-%d" % number) for number in range(5000)]
     for number in range(5000, 60_000):
@@ -75,7 +75,7 @@ def test_names_that_come_and_go_for_ever_take_no_more_room() -> None:
 
 
 def test_segments_of_the_index_do_not_grow_all_at_once() -> None:
-    """A thousand new names have a few segments made anew, not all of them."""
+    """A thousand new names rebuild a few segments, not all of them."""
     names = Names()
     built: list[int] = []
     build = Names._build_segment
@@ -96,7 +96,7 @@ def test_segments_of_the_index_do_not_grow_all_at_once() -> None:
 
 
 def test_the_id_of_a_name_that_is_gone_says_so() -> None:
-    """Its text is not somebody else's."""
+    """It does not return another name's text."""
     names = Names()
     name_id = names.intern(b"gone")
     names.release([name_id])
@@ -105,7 +105,7 @@ def test_the_id_of_a_name_that_is_gone_says_so() -> None:
 
 
 def test_a_segment_has_room_for_one_more_name_and_not_for_many() -> None:
-    """Below 128 names for some 60 % more, from there on for 12 %; and each segment has its own sizes."""
+    """Below 128 names for some 60 % more, above for 12 %; each segment has its own sizes."""
     assert {_slots_for(count, segment) for count in range(6) for segment in (0, 64, 127)} == {8}
     for count in (6, 7, 50, 126, 127, 128, 129, 1000, 100_000):
         growth = 1.6 if count < 128 else 1.12
@@ -117,7 +117,7 @@ def test_a_segment_has_room_for_one_more_name_and_not_for_many() -> None:
 
 
 def test_names_are_hashed_together_as_each_alone() -> None:
-    """Of any length around 256 bytes, wherever they stand, and however many end at the same time."""
+    """For any length around 256 bytes, at any position, with any number of equal lengths."""
     texts = [
         b"",
         b"a",
@@ -140,7 +140,7 @@ def test_names_are_hashed_together_as_each_alone() -> None:
 def test_text_is_tidied_only_when_enough_of_it_is_gone() -> None:
     """More than a quarter and 4 KiB; then all of it, some names at a time, and no more."""
     names = Names()
-    ids = [names.intern(b"%09d" % number) for number in range(4000)]  # of 10 bytes each
+    ids = [names.intern(b"%09d" % number) for number in range(4000)]  # 10 bytes each
     names.release(ids[:1409])
     assert (names._gone, names.tidy(1)) == (14_090, False)
     names.release(ids[1409:1410])
@@ -155,7 +155,7 @@ def test_text_is_tidied_only_when_enough_of_it_is_gone() -> None:
 
 
 def test_parts_of_an_image_are_as_large_as_is_asked_for() -> None:
-    """Each has the names that begin in its share of the text, in their order, with their ends."""
+    """Each has the names that begin in its share of the text, in order, with their end bytes."""
     names = Names()
     ids = [names.intern(text) for text in (b"aa", b"bb", b"c" * 10, b"", b"d")]
     names.release(ids[1:2])
@@ -168,7 +168,7 @@ def test_parts_of_an_image_are_as_large_as_is_asked_for() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"a", b"a\xfe", b"a\xfeb", b"a\xfeb\xfec", b"a\xfeb\xfec\xfe"])
 def test_an_image_with_more_or_fewer_names_than_ids_is_refused(text: bytes) -> None:
-    """As is one whose last name has no end."""
+    """So is one whose last name has no end byte."""
     with pytest.raises(ValueError, match="there are not as many names as ids"):
         Names().restore(np.array([0, 1], np.uint32), text)
 
@@ -182,7 +182,7 @@ def test_an_image_of_nothing_is_nothing() -> None:
 
 
 def test_a_search_that_reaches_the_last_slot_goes_on_at_the_first() -> None:
-    """Names whose home is the last slot of their segment are found, also after it was made anew."""
+    """Names whose home is the last slot of their segment are found, also after a rebuild."""
     last_home = [
         name
         for name in (b"%d" % number for number in range(20_000))
@@ -199,7 +199,7 @@ def test_a_search_that_reaches_the_last_slot_goes_on_at_the_first() -> None:
 
 
 def test_a_segment_grows_when_it_is_full_and_is_made_anew_when_names_are_gone() -> None:
-    """At more than 77 % of its slots, with those of names that are gone; and when these are half of them."""
+    """At more than 77 % of its slots in use, released ones included; and when half are released."""
     same = [name for name in (b"%d" % number for number in range(20_000)) if crc32(name) % 128 == 5]
     names = Names()
     ids = [names.intern(name) for name in same[:6]]

@@ -1,4 +1,4 @@
-"""Offsets go: by request, with their group, with their topic, and by expiry (KIP-211)."""
+"""Removal of offsets: by request, with their group, with their topic, and by expiry (KIP-211)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def expiring() -> Harness:
-    """A shard that keeps offsets for ten minutes and looks every ten seconds."""
+    """Return a shard with a retention of ten minutes and a sweep every ten seconds."""
     return Harness(offsets_retention_minutes="10", offsets_retention_check_interval_ms=str(SWEEP))
 
 
@@ -42,7 +42,7 @@ def groups(h: Harness) -> list[str]:
 
 
 def live_on(h: Harness, generation: int, duration_ms: int, *member_ids: str) -> None:
-    """Members stay for a while, by their heartbeats."""
+    """Let time pass while members heartbeat."""
     for _ in range(duration_ms // 5_000):
         h.advance(5_000)
         for one in member_ids:
@@ -53,14 +53,14 @@ def live_on(h: Harness, generation: int, duration_ms: int, *member_ids: str) -> 
 
 
 def test_deleting_offsets_of_a_group_that_is_not_there() -> None:
-    """No group id is not the same as no group, as seen of Kafka 4.3.1."""
+    """An empty group id and an unknown group are different errors, as observed in Kafka 4.3.1."""
     h = Harness()
     assert h.ask(delete("nobody", "t")).error == ErrorCode.GROUP_ID_NOT_FOUND
     assert h.ask(delete("", "t")).error == ErrorCode.INVALID_GROUP_ID
 
 
 def test_deleting_offsets_leaves_the_group() -> None:
-    """Also when it was the last, and when there was none, as seen of Kafka 4.3.1."""
+    """Also after its last offset, and without any, as observed in Kafka 4.3.1."""
     h = Harness()
     h.commit("g")
     result = h.ask(delete("g", "t", "never committed"))
@@ -71,7 +71,7 @@ def test_deleting_offsets_leaves_the_group() -> None:
 
 
 def test_offsets_of_topics_that_are_read_stay() -> None:
-    """GROUP_SUBSCRIBED_TO_TOPIC for those, the others go."""
+    """GROUP_SUBSCRIBED_TO_TOPIC for those; the others are deleted."""
     h = Harness()
     generation = h.stable_group("a", protocols=(("range", subscription("read")),))
     for topic in ("read", "left"):
@@ -91,7 +91,7 @@ def test_a_group_whose_subscription_cannot_be_read_may_read_anything() -> None:
 
 
 def test_offsets_of_other_live_groups_stay() -> None:
-    """What a group that is no consumer group reads cannot be known."""
+    """The subscription of a group of another protocol type is unknown."""
     h = Harness()
     h.stable_group("a", protocol_type="connect")
     assert h.ask(delete("g", "t")).error == ErrorCode.NON_EMPTY_GROUP
@@ -100,7 +100,7 @@ def test_offsets_of_other_live_groups_stay() -> None:
 
 
 def test_a_group_is_deleted_with_everything_of_it() -> None:
-    """Empty, simple or just met by a pending member; afterwards there is no trace (invariant 25)."""
+    """Empty, simple or with only a pending member; afterwards nothing remains (invariant 25)."""
     h = Harness()
     h.stable_group("a")
     h.commit("g", member_id="a", generation=1)
@@ -118,7 +118,7 @@ def test_a_group_is_deleted_with_everything_of_it() -> None:
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
-    """In every group, whatever the clock said when they were committed; what comes afterwards stays."""
+    """In every group, whatever their commit times; later commits remain."""
     h = Harness()
     for group_id in ("g1", "g2"):
         for topic in ("gone", "other"):
@@ -135,7 +135,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 def test_a_wide_removal_is_cut_into_batches() -> None:
-    """No batch outgrows what a log takes; the answer comes with the last one."""
+    """No batch exceeds the limit of a log; the answer follows the last one."""
     h = Harness()
     topic = TopicName("t" * 200)
     wide = 5_000
@@ -160,7 +160,7 @@ def test_a_wide_removal_is_cut_into_batches() -> None:
 
 
 def test_a_simple_groups_offset_expires_after_its_own_commit() -> None:
-    """Each by itself, within one sweep; the group goes with the last (R0.10)."""
+    """Each offset separately, within one sweep; the group is removed with the last one (R0.10)."""
     h = expiring()
     h.commit("g", partition=0)
     h.advance(5 * MINUTE)
@@ -176,7 +176,7 @@ def test_a_simple_groups_offset_expires_after_its_own_commit() -> None:
 
 
 def test_a_live_groups_offsets_do_not_expire() -> None:
-    """However long ago they were committed, as long as members read the topic (R0.6, KAFKA-4682)."""
+    """Whatever their age, as long as members read the topic (R0.6, KAFKA-4682)."""
     h = expiring()
     generation = h.stable_group("a", protocols=(("range", subscription("t")),))
     h.commit("g", member_id="a", generation=generation)
@@ -185,7 +185,7 @@ def test_a_live_groups_offsets_do_not_expire() -> None:
 
 
 def test_an_emptied_groups_offsets_expire_one_retention_after_it_became_empty() -> None:
-    """All at once, and the group with them; the commit's age does not count (R0.4, R0.5)."""
+    """All at once, and the group with them; the age of the commits does not matter (R0.4, R0.5)."""
     h = expiring()
     generation = h.stable_group("a", protocols=(("range", subscription("t")),))
     h.commit("g", member_id="a", generation=generation)
@@ -201,7 +201,7 @@ def test_an_emptied_groups_offsets_expire_one_retention_after_it_became_empty() 
 
 
 def test_a_rejoin_stops_the_clock() -> None:
-    """A group that comes back in time keeps everything; when it empties again the clock starts anew."""
+    """A group that is joined in time keeps all offsets; when it is empty again the retention starts again."""
     h = expiring()
     h.stable_group("a", protocols=(("range", subscription("t")),))
     h.commit("g", member_id="a", generation=1)
@@ -215,7 +215,7 @@ def test_a_rejoin_stops_the_clock() -> None:
 
 
 def test_a_topic_that_is_no_longer_read_expires_alone() -> None:
-    """One retention after its commit, from a group that is stable and can be read (R0.9)."""
+    """One retention after its commit, in a Stable group with a readable subscription (R0.9)."""
     h = expiring()
     generation = h.stable_group("a", protocols=(("range", subscription("kept")),))
     for topic in ("kept", "left"):
@@ -230,7 +230,7 @@ def test_a_topic_that_is_no_longer_read_expires_alone() -> None:
     "more", [{"protocols": (("range", b"?"),)}, {"protocol_type": "connect"}], ids=["unreadable", "connect"]
 )
 def test_nothing_expires_from_a_live_group_that_cannot_be_read(more: dict[str, Any]) -> None:
-    """It may read anything."""
+    """It may read any topic."""
     h = expiring()
     generation = h.stable_group("a", **more)
     h.commit("g", member_id="a", generation=generation)
@@ -239,7 +239,7 @@ def test_nothing_expires_from_a_live_group_that_cannot_be_read(more: dict[str, A
 
 
 def test_an_expiry_of_its_own_counts_where_offsets_may_expire() -> None:
-    """In a simple group, sooner or later than the setting; a topic that is read is never lost (R0.11)."""
+    """In a simple group, before or after the setting's time; not for a topic that is read (R0.11)."""
     h = expiring()
     h.commit("g", "short", retention_ms=MINUTE)
     h.commit("g", "long", retention_ms=20 * MINUTE)
@@ -252,7 +252,7 @@ def test_an_expiry_of_its_own_counts_where_offsets_may_expire() -> None:
 
 
 def test_a_group_without_offsets_goes_with_the_next_sweep() -> None:
-    """Nothing is left to remember; but not while somebody is about to join."""
+    """There is nothing to keep; but not while a member is about to join."""
     h = expiring()
     h.commit("bare")
     h.ask(delete("bare", "t"))
@@ -265,7 +265,7 @@ def test_a_group_without_offsets_goes_with_the_next_sweep() -> None:
 
 
 def test_a_wide_expiry_is_cut_into_batches() -> None:
-    """And goes on without waiting for the next sweep."""
+    """It continues without waiting for the next sweep."""
     h = expiring()
     topic = TopicName("t" * 200)
     offsets = [OffsetToCommit(one, 1, -1, "") for one in range(4_500)]
@@ -285,7 +285,7 @@ def test_a_wide_expiry_is_cut_into_batches() -> None:
 
 
 def test_the_clock_survives_a_crash() -> None:
-    """Since when a group is empty is in its record (R0.4)."""
+    """The time when a group became empty is in its record (R0.4)."""
     h = expiring()
     h.stable_group("a")
     h.commit("g", member_id="a", generation=1)
@@ -315,7 +315,7 @@ CLOCKS = [
 def test_how_a_groups_offsets_age(
     protocol_type: str, is_empty: bool, is_stable: bool, since: int, is_known: bool, expected: GroupClock
 ) -> None:
-    """The table of KIP-211, with what released Kafka made of it (R0.3-R0.12)."""
+    """The table of KIP-211, as released Kafka implements it (R0.3-R0.12)."""
     clock = group_clock(
         protocol_type=protocol_type,
         is_empty=is_empty,
@@ -328,7 +328,7 @@ def test_how_a_groups_offsets_age(
 
 @given(st.integers(0, 50), st.integers(-1, 50), st.integers(0, 100), st.integers(1, 50))
 def test_expiry_never_comes_back(commit: int, expiry: int, now: int, retention_ms: int) -> None:
-    """What is expired stays expired; what is held never is; at exactly the retention it is."""
+    """An expired offset remains expired; a held one never is; the limit is exactly the retention."""
     held = GroupClock(Aging.HELD)
     for clock in (GroupClock(Aging.SINCE_COMMIT), GroupClock(Aging.SINCE_STATE, Millis(commit))):
         times = [

@@ -1,4 +1,4 @@
-"""The index of the offset table: every row is found, also while the index grows under it."""
+"""The index of the offset table: every row is found, also while the index grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.core.offsets.row_index import NOT_FOUND, RowIndex
 
 
 class Pair:
-    """An index, and a dict that says what must be in it."""
+    """An index, and a dict with its expected contents."""
 
     def __init__(self) -> None:
         self.index = RowIndex()
@@ -39,7 +39,7 @@ class Pair:
         self.rows.update(zip(keys, range(first, first + len(keys)), strict=True))
 
     def drop(self, key: int) -> None:
-        """The last row takes the place of the one that goes."""
+        """Drop a row; the last row takes its number."""
         row, last = self.rows.pop(key), len(self.keys) - 1
         self.index.discard(row, self.keys)
         if row != last:
@@ -49,7 +49,7 @@ class Pair:
         self.keys.pop()
 
     def misfound(self) -> list[int]:
-        """Keys that are not found where they are, by one or by many, or that are found and are not there."""
+        """Return keys that are not found, singly or together, or that are found but do not exist."""
         index = self.index
         wrong = [key for key, row in self.rows.items() if index.find(key, self.keys) != row]
         wanted = [*self.rows, *(key ^ 1 << 62 for key in self.rows)]
@@ -65,7 +65,7 @@ keys = st.lists(st.integers(0, 2**64 - 1), max_size=60, unique=True)
 @given(st.lists(keys, max_size=12), st.sampled_from([0, 1 << 13]))
 @settings(deadline=None, max_examples=60)
 def test_rows_are_found_whatever_came_one_by_one_or_together(script: list[list[int]], at_once: int) -> None:
-    """Keys of any kind, half of them in bulk, with growth in steps and in one go."""
+    """Keys of any kind, half of them in bulk, with growth in steps and at once."""
     with patch.object(row_index, "_MOVED_AT_ONCE", at_once):
         pair = Pair()
         for number, some in enumerate(script):
@@ -80,7 +80,7 @@ def test_rows_are_found_whatever_came_one_by_one_or_together(script: list[list[i
 
 @pytest.mark.parametrize("shape", ["random", "packed"])
 def test_rows_are_found_while_the_index_grows(shape: str) -> None:
-    """Step by step through several growths, looking again and again."""
+    """After each step of several growths."""
     random = np.random.default_rng(5)
     count = 6000
     if shape == "random":
@@ -104,7 +104,7 @@ def test_rows_are_found_while_the_index_grows(shape: str) -> None:
 def test_rows_are_found_while_others_go_and_the_index_shrinks_and_grows(
     script: list[tuple[bool, list[int]]], slots_a_step: int
 ) -> None:
-    """A shrinking that is not done when rows come turns into a growing; at no time is a row lost."""
+    """A shrinking that is interrupted by new rows becomes a growth; no row is ever lost."""
     with (
         patch.object(row_index, "_MOVED_AT_ONCE", 0),
         patch.object(row_index, "_ROWS_A_STEP", 2),
@@ -122,7 +122,7 @@ def test_rows_are_found_while_others_go_and_the_index_shrinks_and_grows(
 
 
 def test_the_smallest_index_grows_too() -> None:
-    """Also where a fifth more slots are no slot more."""
+    """Also where 1.2 times the slots is the same number."""
     for slots in range(1, 7):
         with patch.object(row_index, "_SMALLEST", slots), patch.object(row_index, "_MOVED_AT_ONCE", 0):
             pair = Pair()
@@ -133,7 +133,7 @@ def test_the_smallest_index_grows_too() -> None:
 
 
 def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
-    """In steps, through which everything is found."""
+    """In steps, during which every row is found."""
     pair = Pair()
     pair.add_each(np.random.default_rng(7).integers(0, 2**63, 60_000).tolist())
     for key in list(pair.rows)[:50_000]:
@@ -149,7 +149,7 @@ def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
 
 
 def test_many_rows_that_come_while_the_index_grows_have_room() -> None:
-    """Growth that was begun for one row does not do for thousands: they would stand in each other's way."""
+    """Growth for one row does not suffice for thousands: they would collide."""
     random = np.random.default_rng(8)
     pair = Pair()
     while not (pair.index.is_moving and len(pair.keys) > 15_000):
@@ -160,7 +160,7 @@ def test_many_rows_that_come_while_the_index_grows_have_room() -> None:
 
 
 def test_no_step_of_growth_moves_much() -> None:
-    """However large the index, what one new row has to wait for is a few thousand slots."""
+    """Whatever the size of the index, one new row waits for a few thousand moved slots at most."""
     pair = Pair()
     moved: list[int] = []
     move = RowIndex._move_up

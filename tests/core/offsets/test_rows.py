@@ -1,4 +1,4 @@
-"""The rows of the offset table: what comes and goes is counted, chained by group, and found by its key."""
+"""The rows of the offset table: added and removed rows are counted, chained by group, and found by key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headgate.core.offsets.rows import Rows
 
 
 def key(group: int, place: int = 0) -> int:
-    """The key of a place of a group."""
+    """Return the key of a partition of a group."""
     return group << GROUP_SHIFT | place
 
 
 def rows_of(*keys: int, groups: int = 4) -> Rows:
-    """Rows for these keys, put one by one, with their positions for offsets."""
+    """Return rows for these keys, added one by one, with their positions as offsets."""
     rows = Rows()
     for group in range(groups):
         rows.add_group(group)
@@ -25,7 +25,7 @@ def rows_of(*keys: int, groups: int = 4) -> Rows:
 
 
 def put_each(rows: Rows, *keys: int, first: int = 0) -> list[int]:
-    """Put many at a time, with numbers that count up from `first`; the rows they went to."""
+    """Add many at once, with offsets that count up from `first`; return their rows."""
     offsets = np.arange(first, first + len(keys))
     epochs = (offsets + 1).astype(np.int32)
     found: list[int] = rows.put_each(np.array(keys, np.uint64), offsets, epochs, offsets + 1000).tolist()
@@ -40,7 +40,7 @@ _NUMBERINGS: dict[Rows, list[object]] = {}
 
 
 def counted(rows: Rows) -> tuple[int, int, int, int, int]:
-    """The last: how often the rows were seen to have another numbering."""
+    """Return the counters; the last one counts changes of the numbering."""
     numberings = _NUMBERINGS.setdefault(rows, [rows.numbering])
     if numberings[-1] is not rows.numbering:
         numberings.append(rows.numbering)
@@ -52,7 +52,7 @@ def values(rows: Rows, row: int) -> tuple[int, int, int]:
 
 
 def test_one_by_one_everything_is_counted() -> None:
-    """What is put over another neither comes nor goes; what comes again after it went comes twice."""
+    """An overwrite is neither added nor removed; an offset that is added again counts twice."""
     rows = rows_of(key(0), key(0, 1), key(2))
     assert counted(rows) == (3, 3, 0, 2, 0)
     rows.put(key(0), 70, 71, 72)
@@ -69,7 +69,7 @@ def test_one_by_one_everything_is_counted() -> None:
 
 
 def test_many_at_a_time_the_same_is_counted() -> None:
-    """Of those with one key the last counts; rows that were left behind are revived once."""
+    """Of equal keys the last one is valid; rows that were left behind are used again once."""
     rows = rows_of(key(0), key(0, 1), key(2))
     assert put_each(rows, key(1, 5), key(0), key(0, 7), key(0), first=10) == [4, 0, 3, 0]
     assert counted(rows) == (5, 5, 0, 3, 0)
@@ -88,7 +88,7 @@ def test_many_at_a_time_the_same_is_counted() -> None:
 
 
 def test_a_group_has_its_live_rows_whichever_went() -> None:
-    """The first, the last and those between of its chain; `walk` says where one was left behind."""
+    """For removals at the start, at the end and inside its chain; `walk` yields NONE for these rows."""
     for gone in ((), (0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)):
         rows = rows_of(key(1), key(0, 9), key(1, 1), key(1, 2))
         places = [rows.find(key(1, at)) for at in range(3)]
@@ -104,7 +104,7 @@ def test_a_group_has_its_live_rows_whichever_went() -> None:
 
 
 def test_chains_are_the_same_however_the_rows_came() -> None:
-    """In bulk the groups may stand in any order, be new, known or forgotten."""
+    """In bulk, groups may be in any order, and new, known or forgotten."""
     keys = [key(2), key(0, 3), key(2, 1), key(1), key(0, 4), key(3, 8), key(3, 9)]
     for order in (keys, sorted(keys), sorted(keys, reverse=True)):
         rows = rows_of(key(0), key(1, 7), key(2, 7))
@@ -120,7 +120,7 @@ def test_chains_are_the_same_however_the_rows_came() -> None:
 
 
 def test_a_group_is_known_from_its_first_commit_until_it_is_forgotten() -> None:
-    """Its rows stay; forgetting it again changes nothing, and a commit makes it known again."""
+    """Its rows remain; forgetting it again changes nothing, and a commit makes it known again."""
     rows = rows_of(key(0), key(1), groups=3)
     assert [rows.is_known(group) for group in range(3)] == [True, True, False]
     assert [rows.is_unused(group) for group in range(3)] == [False, False, True]
@@ -146,7 +146,7 @@ def test_a_group_is_known_from_its_first_commit_until_it_is_forgotten() -> None:
 
 
 def test_rows_of_a_forgotten_group_leave_it_forgotten() -> None:
-    """Rows that are appended say nothing of whether a group is known."""
+    """Appended rows do not change whether a group is known."""
     rows = rows_of(key(0), groups=2)
     rows.forget(0)
     nothing = np.zeros(2, np.int64)

@@ -1,4 +1,4 @@
-"""The offset table: it behaves like a dict, forgets nothing, leaks nothing, and stays small (R3.6)."""
+"""The offset table: it behaves like a dict, loses nothing, leaks nothing, and stays small (R3.6)."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ actions = st.one_of(
 def test_the_table_behaves_like_a_dict(
     script: list[tuple[str, Place, int, str, int]], left_behind: int
 ) -> None:
-    """Puts, removals, revivals and forgotten groups, with names and partitions at the edges.
+    """Puts, removals, reused rows and forgotten groups, with names and partitions at the limits.
 
-    What is left behind is dropped almost at once, in the midst of it, or not at all.
+    Rows left behind are dropped almost at once, at intervals, or not at all.
     """
     with patch.object(tables, "_ROWS_LEFT_BEHIND", left_behind):
         table = OffsetTable()
@@ -104,7 +104,7 @@ def test_the_table_behaves_like_a_dict(
 def play(
     table: OffsetTable, script: list[tuple[str, Place, int, str, int]]
 ) -> tuple[dict[Place, StoredOffset], set[str]]:
-    """Do it to the table and to a dict, and count at every step; that dict, and the groups there are."""
+    """Apply the script to the table and a dict, and count at every step; return the dict, and the groups."""
     model: dict[Place, StoredOffset] = {}
     known: set[str] = set()
     for action, place, offset, metadata, expire in script:
@@ -124,7 +124,7 @@ def play(
 
 
 def test_growing_loses_nothing() -> None:
-    """Through many rebuilds of the index every offset stays where it is found."""
+    """After many rebuilds of the index every offset is found."""
     table = OffsetTable()
     places = [(f"group-{index % 97}", f"topic-{index % 13}", index) for index in range(20_000)]
     for number, place in enumerate(places):
@@ -134,7 +134,7 @@ def test_growing_loses_nothing() -> None:
 
 
 def test_mass_removal_keeps_the_rest_and_gives_back_the_room() -> None:
-    """After nine of ten groups are gone the others are whole, and the columns have shrunk."""
+    """After nine of ten groups are removed, the others are complete, and the columns are smaller."""
     table = OffsetTable()
     places = [(f"group-{index // 3}", f"topic-{index // 300}", index % 3) for index in range(30_000)]
     for number, place in enumerate(places):
@@ -148,7 +148,7 @@ def test_mass_removal_keeps_the_rest_and_gives_back_the_room() -> None:
             table.forget_group(GroupId(f"group-{group}"))
     while table.reclaim():
         pass
-    # Rows are dropped when more are left behind than an eighth; then room is given back.
+    # Rows are dropped when more than an eighth are left behind; then memory is released.
     assert len(table) == len(kept)
     assert len(table._rows.keys) < len(kept) * 1.2 + 2000
     assert len(table._rows.index._slots) < len(kept) * 6
@@ -158,7 +158,7 @@ def test_mass_removal_keeps_the_rest_and_gives_back_the_room() -> None:
 
 
 def test_what_is_left_behind_is_dropped_a_little_at_a_time() -> None:
-    """No step drops more than some hundred rows, whatever waits for it, and the rest is always there."""
+    """No step drops more than some hundred rows, however many are left behind, and all others are found."""
     table = OffsetTable()
     places = [(f"group-{index // 300}", f"topic-{index % 7}", index % 300) for index in range(12_000)]
     for number, place in enumerate(places):
@@ -184,7 +184,7 @@ def test_what_is_left_behind_is_dropped_a_little_at_a_time() -> None:
 
 
 def test_partitions_committed_and_deleted_for_ever_do_not_leak() -> None:
-    """The same partitions reuse their rows; new ones that go again are swept up."""
+    """The same partitions reuse their rows; rows of new ones are dropped after their removal."""
     table = OffsetTable()
     for turn in range(20_000):
         same, passing = ("g", "t", turn % 10), (f"group-{turn}", f"topic-{turn}", 0)
@@ -200,7 +200,7 @@ def test_partitions_committed_and_deleted_for_ever_do_not_leak() -> None:
 
 
 def test_a_group_outlives_its_last_offset() -> None:
-    """It is forgotten only when it is told so, as seen of Kafka 4.3.1."""
+    """It is forgotten only on request, as observed in Kafka 4.3.1."""
     table = OffsetTable()
     table.put(offset_at(("g", "t", 0), 1))
     remove(table, ("g", "t", 0))
@@ -210,7 +210,7 @@ def test_a_group_outlives_its_last_offset() -> None:
 
 
 def test_offsets_outlive_a_forgotten_group() -> None:
-    """A group that changes its type keeps its offsets, as seen of Kafka 4.3.1."""
+    """A group that changes its type keeps its offsets, as observed in Kafka 4.3.1."""
     table = OffsetTable()
     table.put(offset_at(("g", "t", 0), 1))
     table.forget_group(GroupId("g"))
@@ -223,9 +223,9 @@ def test_offsets_outlive_a_forgotten_group() -> None:
 
 
 def test_groups_to_sweep_are_those_with_something_old_or_nothing_at_all() -> None:
-    """Old offsets, offsets with an expiry of their own, no offsets: each makes a candidate, nothing else.
+    """Old offsets, offsets with their own expiry time, no offsets: each makes a candidate, nothing else does.
 
-    A group that was forgotten and has offsets all the same changed its type; one that has none is gone.
+    A forgotten group with offsets has changed its type; one without offsets is gone.
     """
     table = OffsetTable()
     table.put(offset_at(("old", "t", 0), 10))
@@ -280,7 +280,7 @@ print(held / COUNT)
     ids=["few big groups", "many small groups", "one partition a topic", "every topic read once"],
 )
 def test_an_offset_takes_at_most_64_bytes(place: str) -> None:
-    """Everything counted that the interpreter allocated and still holds (R3.6, invariant 6)."""
+    """All memory that the interpreter allocated and still holds (R3.6, invariant 6)."""
     script = MEASURE.format(count=100_000, place=place)
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True

@@ -1,4 +1,4 @@
-"""What a shard does by itself goes on in slices, none of which does much, and forgets nothing in between."""
+"""Maintenance of a shard runs in small slices, and loses nothing between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def shard_of(*records: OffsetCommit | ColumnBatch) -> GroupShard:
 def tick_by_tick(
     shard: GroupShard, until: Millis, between: Callable[[int], None] = lambda tick: None
 ) -> list[list[Record]]:
-    """Let a shard do what is due until then; what it decides in each tick that decides something."""
+    """Run the due work of a shard until a time; return the records of each tick with records."""
     slices: list[list[Record]] = []
     while (deadline := shard.next_deadline()) is not None and deadline <= until:
         records = list(shard.handle(Tick(), deadline).records)
@@ -63,7 +63,7 @@ def tick_by_tick(
 
 
 def test_a_wide_group_expires_in_slices_and_goes_with_the_last() -> None:
-    """A slice is small, others have their turn between two of them, and the group's own end comes last."""
+    """A slice is small, other work runs between two of them, and the group's tombstone comes last."""
     shard = shard_of(wide("wide", 2000), committed("young", at=START + 9 * MINUTE))
     slices = tick_by_tick(shard, Millis(START + 10 * MINUTE + 10_000))
     assert max(sum(map(record_count, records)) for records in slices) <= MOST_A_SLICE
@@ -77,7 +77,7 @@ def test_a_wide_group_expires_in_slices_and_goes_with_the_last() -> None:
 
 @pytest.mark.parametrize("partition", [0, 1999, 5000])
 def test_a_group_that_commits_while_it_expires_stays(partition: int) -> None:
-    """Wherever the new offset is: where the sweep was, where it comes to, or where nothing had been."""
+    """For a new offset at any position: before the walk, after it, or where nothing was."""
     shard = shard_of(wide("g", 2000))
     late = committed("g", partition, START + 10 * MINUTE)
     tick_by_tick(
@@ -90,7 +90,7 @@ def test_a_group_that_commits_while_it_expires_stays(partition: int) -> None:
 
 
 def test_a_sweep_in_which_hardly_anything_expires_is_cut_as_well() -> None:
-    """To look at thousands of offsets takes its time, though none but one of them goes."""
+    """A scan of thousands of offsets takes time, even if only one of them is removed."""
     count = 3 * SLICE_STEPS
     shard = shard_of(wide("g", count, START + 9 * MINUTE), committed("g", count))
     ticks = 0
@@ -103,7 +103,7 @@ def test_a_sweep_in_which_hardly_anything_expires_is_cut_as_well() -> None:
 
 
 def test_a_deleted_topic_goes_in_slices() -> None:
-    """From a thousand groups and one wide one; the answer comes with the last slice, and others stay."""
+    """From a thousand groups and one wide one; the answer follows the last slice, other topics remain."""
     others = [OffsetCommit(GroupId(f"g-{one}"), TopicName("other"), 0, 1, -1, "", START) for one in range(50)]
     shard = shard_of(wide("wide", 1000), *(committed(f"g-{one}") for one in range(1000)), *others)
     first = shard.handle(DeleteTopicOffsets(TOPIC), START, 7)
@@ -128,7 +128,7 @@ def test_a_deleted_topic_goes_in_slices() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_offset_is_passed_over_while_rows_are_dropped(seed: int) -> None:
-    """Rows move while they are looked through, and every one that was there at the beginning is found."""
+    """Rows move during the scan, and every row that existed at its start is found."""
     random = Random(seed)
     with (
         patch.object(tables, "_ROWS_LEFT_BEHIND", 3),

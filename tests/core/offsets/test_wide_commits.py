@@ -1,4 +1,4 @@
-"""Commits in columns, of any shape: decided, recorded and answered like the same commits one by one."""
+"""Commits in columns, of any shape: accepted, recorded and answered like the same single partitions."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Shape:
     retention_ms: int = NO_RETENTION
 
     def one_by_one(self) -> CommitOffsets:
-        """The commit as a list of partitions."""
+        """Return the commit as a list of partitions."""
         expected = None if self.expected is None else [expected_offsets(self.expected)]
         return CommitOffsets(G, [(T, self.rows)], retention_ms=self.retention_ms, expected=expected)
 
     def in_columns(self) -> CommitOffsets:
-        """The same in columns."""
+        """Return the commit in columns."""
         numbers = np.array([row[:3] for row in self.rows], np.int64)
         texts = [row.metadata for row in self.rows]
         columns = OffsetColumns(
@@ -68,7 +68,7 @@ class Shape:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Without conditions, with some or with all; some expire; partitions may stand twice."""
+    """Draw commits without conditions, with some or with all; some expire; partitions may be repeated."""
     retention_ms = draw(st.sampled_from([NO_RETENTION, NO_RETENTION, 1000, (1 << 63) - 1]))
     rows = draw(st.lists(to_commit, min_size=1, max_size=3 * NARROWEST_WIDE))
     has_one_text = draw(st.booleans())
@@ -81,7 +81,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 def with_true_conditions(shape: Shape, harness: Harness) -> Shape:
-    """The same commit, but it expects what is committed."""
+    """Return the same commit with conditions that are true."""
     if shape.expected is None:
         return shape
     committed = {index: harness.offset(G, T, shape.rows[index].partition) for index in shape.expected}
@@ -95,7 +95,7 @@ def with_true_conditions(shape: Shape, harness: Harness) -> Shape:
 def test_a_commit_in_columns_is_the_commit_of_its_partitions(
     history: list[tuple[Shape, bool]], narrowest_rows: int
 ) -> None:
-    """The same results, records in the same order and offsets, whatever was committed and removed before."""
+    """The same results, records in the same order, and offsets, after any commits and removals."""
     one_by_one, in_columns = (Harness(offset_metadata_max_bytes=str(METADATA_LIMIT)) for _ in range(2))
     for drawn, has_true_conditions in history:
         shape = with_true_conditions(drawn, one_by_one) if has_true_conditions else drawn
@@ -107,13 +107,13 @@ def test_a_commit_in_columns_is_the_commit_of_its_partitions(
 
 
 def columns_of(count: int, metadata: str | list[str]) -> OffsetColumns:
-    """A commit of the first partitions."""
+    """Return a commit of the first partitions."""
     numbers = np.arange(count)
     return OffsetColumns(numbers, numbers + 100, np.full(count, -1), metadata)
 
 
 def test_a_wide_commit_is_one_value_whatever_it_holds() -> None:
-    """Not a record for each partition: alike, with metadata of their own, expiring, or removed."""
+    """Not one record per partition: with equal metadata, with different metadata, expiring, or removed."""
     harness = Harness()
     count = NARROWEST_ROWS
     texts = [str(number) for number in range(count)]
@@ -130,7 +130,7 @@ def test_a_wide_commit_is_one_value_whatever_it_holds() -> None:
 
 
 def test_offsets_that_are_not_there_and_stay_away_are_not_recorded() -> None:
-    """A removal of nothing, where nothing is expected, leaves no tombstones and brings no group about."""
+    """A removal where none is expected writes no tombstones and creates no group."""
     harness = Harness()
     nothing = columns_of(20, "")._replace(offsets=np.full(20, NOTHING))
     expected = ExpectedOffsets(np.arange(20), np.full(20, NOTHING))

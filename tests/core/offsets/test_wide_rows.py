@@ -1,4 +1,4 @@
-"""Wide commits: a table that takes columns is the table that takes their records one by one."""
+"""Wide commits: a table has the same contents after columns as after single records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=30))
 @settings(deadline=None)
 def test_columns_and_single_records_make_the_same_table(script: list[tuple[Any, ...]]) -> None:
-    """Whatever happens between two commits of the same width, remembered rows never miss or mix up."""
+    """Whatever happens between two commits of the same partitions, remembered rows are right."""
     with patch.object(table, "_ROWS_LEFT_BEHIND", 1):
         by_columns, one_by_one = OffsetTable(), OffsetTable()
     for step in script:
@@ -89,7 +89,7 @@ def test_columns_and_single_records_make_the_same_table(script: list[tuple[Any, 
 
 
 def test_metadata_of_others_does_not_hide_in_columns() -> None:
-    """A wide commit takes metadata of its own partitions away, and leaves that of all others."""
+    """A wide commit removes the metadata of its own partitions, and keeps that of all others."""
     table = OffsetTable()
     group, other = GROUPS
     indexes = list(range(20))
