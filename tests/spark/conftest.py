@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for all tests: two cores, no web page, and the same Python in its workers."""
+    """One session for all tests: two cores, no web interface, and the same Python in its workers."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -33,11 +33,11 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
-            # Plans over a few rows are sooner interpreted than compiled.
+            # Plans over a few rows are interpreted faster than compiled.
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.adaptive.enabled", "false")
-            # Nothing here runs long enough to be worth compiling twice.
+            # The jobs are too short for full compilation.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -Xshare:auto")
             .getOrCreate()
         )

@@ -1,4 +1,4 @@
-"""Logs as bytes and on disk, and what the readers make of them without Spark."""
+"""Logs as bytes and on disk, and the readers' results without Spark."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Batch = bytes | bytearray
 
 
 def chunk_of(data: Batch, start_offset: int = 0, end_offset: int = 1 << 62) -> Chunk:
-    """Bytes of a log as the scanner gets them."""
+    """Return a chunk of these bytes for the scanner."""
     return Chunk(bytearray(data) + bytes(PADDING), len(data), "a.log", 0, start_offset, end_offset)
 
 
 def write_segment(
     directory: Path, topic: str, partition: int, batches: Sequence[Batch], base_offset: int = 0
 ) -> Path:
-    """A segment file of a partition, in the layout of a broker's data directory."""
+    """Write a segment file of a partition, in the layout of a broker's data directory."""
     folder = directory / f"{topic}-{partition}"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{base_offset:020}.log"
@@ -31,7 +31,9 @@ def write_segment(
 
 
 def numbered(count: int, base_offset: int = 0, **options: Any) -> bytearray:
-    """A batch of `count` records whose keys and values say their offset; `options` are encode_batch's."""
+    """Return a batch of `count` records whose keys and values have their offset; `options` are
+    encode_batch's.
+    """
     records = [
         Record(b"k%d" % offset, b"v%d" % offset, 1_700_000_000_000 + offset)
         for offset in range(base_offset, base_offset + count)
@@ -40,12 +42,12 @@ def numbered(count: int, base_offset: int = 0, **options: Any) -> bytearray:
 
 
 def rows_of(view: View, directory: Path, topic: str, **options: str) -> list[dict[str, Any]]:
-    """What a view's reader makes of a data directory, without Spark: planned, read task by task, as dicts."""
+    """Return the rows of a view of a data directory, without Spark: planned, read task by task, as dicts."""
     reader = ViewReader(view, parse({"path": str(directory), "topic": topic, **options}))
     rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: tuple(row[name] for name in list(row)[:3] if row[name] is not None))
 
 
 def collect(frame: Any) -> list[dict[str, Any]]:
-    """The rows of a small DataFrame as dicts, nested rows as dicts too."""
+    """Return the rows of a small DataFrame as dicts, nested rows as dicts too."""
     return [row.asDict(recursive=True) for row in frame.collect()]

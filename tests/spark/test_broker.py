@@ -1,4 +1,4 @@
-"""A topic read from a live broker is the topic read from its files."""
+"""A topic from a running broker has the same records as its files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ COUNT = 400
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[headgate.Broker]:
-    """A broker with a topic of three partitions, written by librdkafka in every codec, and one commit."""
+    """Run a broker with a topic of three partitions, produced by librdkafka with every codec, and one
+    commit.
+    """
     with headgate.run() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(10)
@@ -48,7 +50,7 @@ def running() -> Iterator[headgate.Broker]:
 
 
 def read(broker: headgate.Broker, view: View = RECORDS_VIEW, **options: str) -> list[dict[str, Any]]:
-    """What a view makes of the cluster, in order."""
+    """Return the rows of a view of the cluster, in order."""
     given = {"bootstrap.servers": broker.bootstrap_servers, "topic": TOPIC, **options}
     reader = ViewReader(view, parse(given))
     rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
@@ -56,7 +58,7 @@ def read(broker: headgate.Broker, view: View = RECORDS_VIEW, **options: str) -> 
 
 
 def test_fetched_records_are_those_in_the_segment_files(running: headgate.Broker) -> None:
-    """Every codec of a real producer, every column, by either way."""
+    """Every codec of a real producer, every column, from both sources."""
     rows = read(running)
     assert rows == rows_of(RECORDS_VIEW, running.data_dir, TOPIC)
     assert len(rows) == COUNT * len(CODECS)
@@ -69,7 +71,7 @@ def test_fetched_records_are_those_in_the_segment_files(running: headgate.Broker
 def test_small_answers_and_many_tasks_change_nothing(
     running: headgate.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run of offsets may begin inside a batch, and an answer may hold a single one."""
+    """A range of offsets may begin inside a batch, and a response may have a single batch."""
     whole = read(running)
     monkeypatch.setattr(broker_source, "FETCH_BYTES", 1)
     assert read(running, minPartitions="7") == whole
@@ -86,7 +88,7 @@ def test_offsets_asked_for_are_exact(running: headgate.Broker) -> None:
 
 
 def test_offsets_that_are_not_there_fail_unless_told_otherwise(running: headgate.Broker) -> None:
-    """As with files."""
+    """As for files."""
     beyond = '{"flights": {"0": 100000}}'
     with pytest.raises(MissingData, match="failOnDataLoss"):
         read(running, endingOffsets=beyond)
@@ -94,7 +96,7 @@ def test_offsets_that_are_not_there_fail_unless_told_otherwise(running: headgate
 
 
 def test_a_start_behind_the_end_reads_nothing(running: headgate.Broker) -> None:
-    """As in Spark's Kafka source; and the other partitions are not cut into crumbs by it."""
+    """As in Spark's Kafka source; the other partitions are not divided more because of it."""
     starts = '{"flights": {"0": 100000}}'
     expected = [row for row in read(running) if row["partition"] != 0]
     assert read(running, startingOffsets=starts) == expected
@@ -108,7 +110,7 @@ def test_a_start_behind_the_end_reads_nothing(running: headgate.Broker) -> None:
 def test_records_deleted_since_planning_are_lost_data(
     running: headgate.Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An error, or with failOnDataLoss=false what there is."""
+    """An error, or with failOnDataLoss=false the remaining records."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
     admin.create_topics([NewTopic("short", 1, 1)])["short"].result(10)
     producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 0})
@@ -129,7 +131,7 @@ def test_records_deleted_since_planning_are_lost_data(
 def test_a_task_has_one_connection_and_knows_the_leaders(
     running: headgate.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many runs of offsets it reads, and without asking for metadata."""
+    """For any number of ranges, and without a metadata request."""
     given = {"bootstrap.servers": running.bootstrap_servers, "subscribe": TOPIC, "minPartitions": "40"}
     tasks = [task for task in broker_source.plan(parse(given)) if isinstance(task, broker_source.FetchTask)]
     ranges = tuple(offsets for task in tasks for offsets in task.ranges)
@@ -149,7 +151,7 @@ def test_a_task_has_one_connection_and_knows_the_leaders(
 
 
 def test_a_broker_that_restarts_does_not_fail_a_read(running: headgate.Broker) -> None:
-    """Within the timeout it is tried again, also while nobody can be reached."""
+    """Requests are retried within the timeout, also while no broker is reachable."""
     given = {"bootstrap.servers": running.bootstrap_servers, "subscribe": TOPIC, "minPartitions": "1"}
     (task,) = broker_source.plan(parse(given))
     found: list[int] = []
@@ -165,7 +167,7 @@ def test_a_broker_that_restarts_does_not_fail_a_read(running: headgate.Broker) -
 
 
 def test_a_cluster_is_landed_like_its_files(running: headgate.Broker, tmp_path: Path) -> None:
-    """The same rows over the protocol as are in the files; the next run finds nothing new."""
+    """The same rows over the protocol as in the files; the next run finds nothing new."""
     target = tmp_path / "tables"
     assert land(running.bootstrap_servers, str(target)).rows["offset_commits"] == 1
     found = ds.dataset(target / "offset_commits", format="parquet", partitioning="hive").to_table()
@@ -175,7 +177,7 @@ def test_a_cluster_is_landed_like_its_files(running: headgate.Broker, tmp_path: 
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(running: headgate.Broker) -> None:
-    """And is not created by the asking."""
+    """The error lists the existing topics, and the request does not create the topic."""
     for _ in range(2):
         with pytest.raises(MissingData, match=r"no topic 'flihgts'.*flights"):
             read(running, topic="flihgts")

@@ -1,4 +1,4 @@
-"""Offset commits read all at once are what `headgate.records` reads one by one."""
+"""Offset commits read all at once equal those that `headgate.records` reads one by one."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _int64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def text(value: str) -> bytes:
-    """A string behind an int16 size."""
+    """Return a string after an int16 size."""
     return struct.pack(">h", len(value.encode())) + value.encode()
 
 
 def key(group: str, topic: str, partition: int, version: int = 1) -> bytes:
-    """An OffsetCommitKey."""
+    """Return an OffsetCommitKey."""
     return struct.pack(">h", version) + text(group) + text(topic) + struct.pack(">i", partition)
 
 
 def value(version: int, offset: int, epoch: int, metadata: str, at: int, expires: int) -> bytes:
-    """An OffsetCommitValue as Kafka's schema lays out this version."""
+    """Return an OffsetCommitValue in Kafka's layout of this version."""
     parts = [struct.pack(">hq", version, offset)]
     if version >= 3:
         parts.append(struct.pack(">i", epoch))
@@ -50,7 +50,7 @@ def value(version: int, offset: int, epoch: int, metadata: str, at: int, expires
 
 
 def compact(value: str) -> bytes:
-    """A string behind an unsigned varint of its size + 1."""
+    """Return a string after an unsigned varint of its size + 1."""
     size, out = len(value.encode()) + 1, bytearray()
     while size >= 0x80:
         out.append(size & 0x7F | 0x80)
@@ -72,7 +72,7 @@ _values = st.builds(
 
 @st.composite
 def _pairs(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
-    """Mostly offset commits, some cut or lengthened, some something else."""
+    """Draw mostly offset commits, some cut or lengthened, and some other records."""
     cut = st.sampled_from([0, 0, 0, 1, 2, 7])
     one = draw(_keys | st.binary(max_size=20))
     other = draw(st.none() | _values | st.binary(max_size=20))
@@ -85,7 +85,7 @@ def _pairs(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 
 
 def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[dict[str, Any]]:
-    """What the vectorised reader makes of keys and values."""
+    """Return the vectorised reader's rows for keys and values."""
     batch = encode_batch([Record(one, other, 5) for one, other in pairs])
     (records,), _ = read(batch)
     rows = commit_columns.rows(records, TopicPartition(TopicName("t"), 3))
@@ -94,7 +94,7 @@ def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[dict[str, An
 
 
 def by_records(offset: int, one: bytes | None, other: bytes | None) -> dict[str, Any] | None:
-    """The same of one record, by `headgate.records`; None where that finds no offset commit."""
+    """Return the row of one record by `headgate.records`; None if it is no offset commit."""
     try:
         found = decode(one, other)
     except MalformedRecord:
@@ -118,7 +118,7 @@ def by_records(offset: int, one: bytes | None, other: bytes | None) -> dict[str,
 
 
 def comparable(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of ours in the terms of `by_records`."""
+    """Return a row of the reader in the form of `by_records`."""
     if row["is_tombstone"]:
         return {name: row[name] for name in ("log_offset", "group_id", "topic")}
     names = ("log_offset", "group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
@@ -147,7 +147,7 @@ def _is_plain_time(row: dict[str, Any]) -> bool:
 
 
 def test_a_value_of_a_version_to_come_keeps_its_row() -> None:
-    """Its key is understood; of its value nothing is claimed but the version."""
+    """Its key is read; of its value only the version."""
     (row,) = columns([(key("g", "t", 4), struct.pack(">h", 5) + b"anything")])
     assert (row["group_id"], row["topic"], row["partition"], row["value_version"]) == ("g", "t", 4, 5)
     assert row["committed_offset"] is row["metadata"] is row["commit_timestamp"] is None
@@ -155,7 +155,7 @@ def test_a_value_of_a_version_to_come_keeps_its_row() -> None:
 
 
 def test_a_tombstone_is_a_row_with_nothing_committed() -> None:
-    """Removal is an event like any other, told by `is_tombstone`."""
+    """A removal is a row with `is_tombstone`."""
     (row,) = columns([(key("g", "t", 4), None)])
     assert row["is_tombstone"]
     assert row["committed_offset"] is row["value_version"] is row["metadata"] is None
@@ -163,7 +163,7 @@ def test_a_tombstone_is_a_row_with_nothing_committed() -> None:
 
 
 def test_transactional_commits_say_so(tmp_path: Path) -> None:
-    """Who wants only what is in force can tell pending commits, by producer, from plain ones."""
+    """Readers can distinguish pending commits, by producer, from others."""
     pair = Record(key("g", "t", 0), value(3, 7, -1, "", 1000, -1), 1000)
     plain = encode_batch([pair])
     pending = encode_batch([pair], base_offset=1, producer_id=44, producer_epoch=0, is_transactional=True)
@@ -175,7 +175,7 @@ def test_transactional_commits_say_so(tmp_path: Path) -> None:
 
 
 def run_batches(total: int, size: int, first: int) -> list[bytearray]:
-    """The batches of a run of `total` commits, `size` in each."""
+    """Return the batches of a run of `total` commits, `size` in each."""
     batches = []
     for begin in range(0, total, size):
         records = [
@@ -187,7 +187,7 @@ def run_batches(total: int, size: int, first: int) -> list[bytearray]:
 
 
 def test_commits_of_an_incomplete_run_are_a_table_of_their_own(tmp_path: Path) -> None:
-    """A run counts when its last record is there, in whichever segment, and whoever reads that."""
+    """A run is complete if its last record exists, in any segment and in any task."""
     plain = encode_batch([Record(key("g", "t", 9), value(3, 1, -1, "", 5, 0), 5)], base_offset=6)
     torn, whole = run_batches(9, 3, 0)[:2], run_batches(8, 2, 7)
     late = run_batches(5, 1, 15)[:2]

@@ -1,4 +1,4 @@
-"""The records of consumer groups are columns, and rebalances and assignments know them."""
+"""The records of consumer groups have columns, and rebalances and assignments include them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FLIGHTS_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 
 
 def member(name: str) -> ConsumerGroupMemberMetadata:
-    """What a member says of itself."""
+    """Return the metadata record of a member."""
     return ConsumerGroupMemberMetadata(
         group_id=G,
         member_id=MemberId(name),
@@ -53,7 +53,7 @@ def member(name: str) -> ConsumerGroupMemberMetadata:
 
 
 def assignment(name: str, epoch: int, *partitions: int) -> ConsumerGroupCurrentAssignment:
-    """What a member has."""
+    """Return the current assignment record of a member."""
     return ConsumerGroupCurrentAssignment(
         group_id=G,
         member_id=MemberId(name),
@@ -66,23 +66,23 @@ def assignment(name: str, epoch: int, *partitions: int) -> ConsumerGroupCurrentA
 
 
 def gone(kind: ConsumerRecordType, name: str = "") -> ConsumerGroupTombstone:
-    """A record of the group is taken away."""
+    """Return a tombstone of the group."""
     return ConsumerGroupTombstone(kind, G, name)
 
 
 def epoch(number: int) -> ConsumerGroupMetadata:
-    """The group comes into an epoch."""
+    """Return the record of a group epoch."""
     return ConsumerGroupMetadata(group_id=G, epoch=number)
 
 
 def write(directory: Path, records: list[LogRecord]) -> None:
-    """A log of these records, a second apart."""
+    """Write a log of these records, a second apart."""
     written = [Record(*encode(record), NOW + 1000 * at) for at, record in enumerate(records)]
     write_segment(directory, TOPIC, 0, [encode_batch(written, leader_epoch=4)])
 
 
 def test_every_record_of_a_consumer_group_is_columns(tmp_path: Path) -> None:
-    """Nothing of it is left as bytes, tombstones included."""
+    """No content remains as bytes, tombstones included."""
     expression = ConsumerGroupRegularExpression(
         group_id=G,
         regular_expression="f.*",
@@ -156,7 +156,7 @@ def test_every_record_of_a_consumer_group_is_columns(tmp_path: Path) -> None:
 
 
 def test_rebalances_and_assignments_know_both_kinds_of_groups(spark: SparkSession, tmp_path: Path) -> None:
-    """An epoch has the members that came and went before it; what members have is what they had last."""
+    """An epoch lists the members that joined and left before it; members have their last assignments."""
     unheard_of = Record(b"\x12\x67whatever", b"v", NOW)
     records: list[LogRecord] = [
         GROUP,

@@ -1,4 +1,4 @@
-"""Everything in the coordinator's log that is no offset commit is an event, and nothing is dropped."""
+"""Every record of the coordinator's log except offset commits is an event, and none is dropped."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TOPIC = "__consumer_offsets"
 
 
 def events(directory: Path, records: list[Record], **options: Any) -> list[dict[str, Any]]:
-    """The events of a log of these records."""
+    """Return the events of a log of these records."""
     write_segment(directory, TOPIC, 0, [encode_batch(records, **options)])
     return rows_of(GROUP_EVENTS_VIEW, directory, TOPIC)
 
 
 def record(what: LogRecord) -> Record:
-    """A record as the coordinator writes it."""
+    """Return a record as the coordinator writes it."""
     return Record(*encode(what), NOW)
 
 
 def test_a_generation_shows_its_members_and_what_each_reads(tmp_path: Path) -> None:
-    """The record's fields become columns, the assignment is taken apart."""
+    """The record's fields become columns, and the assignment is decoded."""
     (event,) = events(tmp_path, [record(GROUP)])
     assert event["event"] == "assigned"
     assert (event["record_type"], event["record_name"], event["group_id"]) == (2, "GroupMetadata", "g")
@@ -46,7 +46,7 @@ def test_a_generation_shows_its_members_and_what_each_reads(tmp_path: Path) -> N
 
 
 def test_emptied_and_removed_groups_are_told_apart(tmp_path: Path) -> None:
-    """A group without members is still there; a tombstone says that it is gone."""
+    """A group without members still exists; a tombstone removes it."""
     empty = GroupMetadata(GroupId("g"), "consumer", 5, None, None, NOW)
     emptied, removed = events(tmp_path, [record(empty), record(GroupTombstone(GroupId("g")))])
     assert (emptied["event"], emptied["members"], emptied["is_tombstone"]) == ("emptied", [], False)
@@ -54,7 +54,7 @@ def test_emptied_and_removed_groups_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
-    """Named where Kafka's schemas name them, with the group id that every such key begins with."""
+    """They have a name if Kafka's schemas have one, and the group id at the start of every such key."""
     share_group = struct.pack(">hh", 11, 2) + b"g2"
     unheard_of = struct.pack(">h", 4711) + b"whatever"
     written = [(share_group, b"v11"), (unheard_of, None)]
@@ -67,7 +67,7 @@ def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
 
 
 def test_malformed_records_keep_their_bytes(tmp_path: Path) -> None:
-    """A group record cut short, an offset commit cut short, no key at all: three rows."""
+    """A truncated group record, a truncated offset commit, a missing key: three rows."""
     key, value = encode(GROUP)
     commit_key, commit_value = encode(COMMIT)
     assert value is not None
@@ -82,7 +82,7 @@ def test_malformed_records_keep_their_bytes(tmp_path: Path) -> None:
 
 
 def test_transaction_markers_are_events(tmp_path: Path) -> None:
-    """A control batch says which producer's pending commits hold from here on."""
+    """A control batch names the producer whose pending commits take effect."""
     commit, abort = Record(b"\x00\x00\x00\x01", b"v", NOW), Record(b"\x00\x00\x00\x00", b"v", NOW)
     write_segment(
         tmp_path,
@@ -114,7 +114,7 @@ def test_every_record_is_in_exactly_one_of_the_two_tables(tmp_path: Path) -> Non
 
 
 def test_an_assignment_of_another_format_is_not_guessed_at() -> None:
-    """Null says that it was not understood; an empty one is no partitions."""
+    """Null means an unknown format; an empty assignment has no partitions."""
     assert assigned_partitions(b"") == []
     for size in range(6, len(ASSIGNMENT) - 4):
         assert assigned_partitions(ASSIGNMENT[:size]) is None

@@ -1,4 +1,4 @@
-"""The log of commits and its history as one table: everything there ever was, each row once."""
+"""The log of commits and its history as one table: every commit, each row once."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ TOPIC = TopicName("t")
 
 
 def commit(offset: int) -> OffsetCommit:
-    """A commit of this offset."""
+    """Return a commit of this offset."""
     return OffsetCommit(GroupId("g"), TOPIC, 0, offset, 0, "m", Millis(NOW + offset))
 
 
 def moved(record: OffsetCommit | OffsetTombstone, log_offset: int, *before: tuple[bytes, bytes]) -> Record:
-    """A record of the history; `before` are headers in front of its origin."""
+    """Return a record of the history; `before` are headers before its origin."""
     key, value = encode(record)
     return Record(key, value, NOW + 999, (*before, Origin(log_offset, NOW + log_offset).header()))
 
 
 def test_a_moved_record_is_a_row_of_the_place_it_had(tmp_path: Path) -> None:
-    """Offset and timestamp are those of its origin, whatever other headers it has; marks are no rows."""
+    """Offset and timestamp are those of its origin, whatever other headers it has; markers are no rows."""
     records = [
         Record(*encode_mark(Millis(-1)), NOW),
         moved(commit(1), 70),
@@ -56,7 +56,7 @@ def test_a_moved_record_is_a_row_of_the_place_it_had(tmp_path: Path) -> None:
 
 
 def test_log_and_history_are_one_table_without_doubles(spark: SparkSession, tmp_path: Path) -> None:
-    """What is in both, or moved twice by a crash, is one row; without a history there is the log alone."""
+    """A record in both, or moved twice because of a crash, is one row; without a history the log alone."""
     log = encode_batch([Record(*encode(commit(at)), NOW + at) for at in (3, 4)], base_offset=3)
     write_segment(tmp_path, GROUP_OFFSETS_TOPIC, 0, [log])
     alone = headgate.spark.offset_commits(spark, tmp_path, include_history=True)
@@ -75,7 +75,7 @@ def test_log_and_history_are_one_table_without_doubles(spark: SparkSession, tmp_
 
 @pytest.mark.timeout(120)
 def test_every_commit_of_a_compacting_server_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
-    """From its files and over the wire: as many rows as commits, most of which the log no longer has."""
+    """From its files and over the protocol: as many rows as commits, most of which the log no longer has."""
     settings = {
         "headgate.durability": "page-cache",
         "log.cleaner.backoff.ms": "10",

@@ -1,4 +1,4 @@
-"""The coordinator's log is landed exactly once, whatever happens on the way."""
+"""The coordinator's log is landed exactly once, whatever fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Broker:
         self.ends = {0: 0, 1: 0}
 
     def append(self, partition: int, records: list[Record], *, epoch: int = 0, durable: bool = True) -> None:
-        """Write a batch, and leave word that it is durable."""
+        """Write a batch, and mark it as durable."""
         folder = self.directory / f"{TOPIC}-{partition}"
         folder.mkdir(exist_ok=True)
         with (folder / f"{0:020}.log").open("ab") as file:
@@ -50,25 +50,25 @@ class Broker:
             self.sync(partition, self.ends[partition])
 
     def sync(self, partition: int, end: int) -> None:
-        """Leave word of how far the log is durable."""
+        """Write the sync mark."""
         folder = self.directory / f"{TOPIC}-{partition}"
         assert save_sync_mark(OsFileSystem(), folder, SyncMark(0, 0, end))
 
 
 def commit(offset: int, day: int = 0, *headers: tuple[bytes, bytes]) -> Record:
-    """A commit of this offset."""
+    """Return a commit of this offset."""
     what = OffsetCommit(GroupId("g"), TopicName("t"), 0, offset, 0, "", Millis(NOW))
     return Record(*encode(what), NOW + day * DAY_MS, headers)
 
 
 def event(day: int = 0) -> Record:
-    """The record of a group."""
+    """Return a record of the group."""
     return Record(*encode(GROUP), NOW + day * DAY_MS)
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
-    """Two partitions with commits of three days and a few events."""
+    """Return a directory of two partitions with commits of three days and a few events."""
     made = Broker(tmp_path / "data")
     made.append(0, [commit(1), event(), commit(2, 1)])
     made.append(0, [commit(3, 2), Record(*encode(GroupTombstone(GroupId("g"))), NOW)])
@@ -77,7 +77,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 def rows(target: Path, table: str) -> list[dict[str, Any]]:
-    """The rows of a landed table, in the order of the log."""
+    """Return the rows of a landed table, in the order of the log."""
     folder = target / table
     if not folder.exists():
         return []
@@ -87,13 +87,13 @@ def rows(target: Path, table: str) -> list[dict[str, Any]]:
 
 
 def check(broker: Broker, target: Path) -> None:
-    """The landed tables are what the readers give of all that is durable."""
+    """Check that the landed tables equal the readers' rows of all durable records."""
     for table, view in TABLES.items():
         assert rows(target, table) == rows_of(view, broker.directory, TOPIC)
 
 
 def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
-    """In one file for each range and day; the next run begins where this one ended."""
+    """In one file for each range and day; the next run begins at the end of this one."""
     target = tmp_path / "tables"
     landed = land(str(broker.directory), str(target))
     assert landed.rows == {"offset_commits": 5, "group_events": 2}
@@ -113,7 +113,7 @@ def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
 def test_a_run_killed_at_any_write_is_finished_by_the_next(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No row is lost or doubled, also when records come between the two runs."""
+    """No row is lost or duplicated, also with new records between the two runs."""
     write = Folder.write
     left = 0
 
@@ -146,7 +146,7 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
 def test_large_logs_are_landed_range_by_range(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a worker has in memory is bounded."""
+    """A worker's memory is limited."""
     monkeypatch.setattr(job, "MOST_OFFSETS", 2)
     target = tmp_path / "tables"
     land(str(broker.directory), str(target))
@@ -155,7 +155,7 @@ def test_large_logs_are_landed_range_by_range(
 
 
 def test_a_run_that_is_not_complete_yet_is_not_landed(broker: Broker, tmp_path: Path) -> None:
-    """Half of a commit would be none: its beginning waits for its end, or is never landed if it was cut."""
+    """An incomplete run waits for its end, and is never landed if it was cut."""
     target = tmp_path / "tables"
     for at in range(0, 6, 2):
         places = [RunPlace(2, at, 6), RunPlace(2, at + 1, 6)]
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_complete_yet_is_not_landed(broker: Broker, tmp_path: 
 
 
 def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
-    """By its cluster, by an end before what was landed, and by the leader epochs of its batches."""
+    """By its cluster, by an end before the landed end, and by the leader epochs of its batches."""
     target = tmp_path / "tables"
     land(str(broker.directory), str(target))
     other = Broker(tmp_path / "other", "c2")
@@ -193,7 +193,7 @@ def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_the_command_lands_with_spark(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """The work is done in Spark's workers; what is refused is said in one line."""
+    """Spark's workers do the work; a refusal is one line."""
     target = tmp_path / "tables"
     result = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(target)])
     assert result.exit_code == 0, result.output

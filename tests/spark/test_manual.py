@@ -1,4 +1,4 @@
-"""The manual names everything there is to name."""
+"""The manual names every option, column, event and transform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MANUAL = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
 
 def test_every_option_column_event_and_transform_is_in_the_manual() -> None:
-    """Who adds one has to say what it is."""
+    """A new one needs an entry in the manual."""
     tables = [value for value in vars(schemas).values() if isinstance(value, StructType)]
     columns = {name for table in tables for name in table.fieldNames()}
     made = {

@@ -1,4 +1,4 @@
-"""Options are checked before anything is read, and what is wrong with them is said in their own terms."""
+"""Options are checked before anything is read, and errors name the option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIVEN = {"path": "/data", "topic": "flights"}
 
 
 def test_defaults_read_everything_and_fail_on_what_is_wrong() -> None:
-    """Only a source and a topic must be given."""
+    """Only a source and a topic are required."""
     options = parse(GIVEN)
     assert (options.path, options.topics.names) == (Path("/data"), ("flights",))
     assert (options.starting_offsets, options.ending_offsets, options.columns) == ({}, {}, None)
@@ -81,13 +81,13 @@ def test_every_documented_option_is_understood_in_any_case() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(changes: dict[str, str], message: str) -> None:
-    """Nothing is ignored, and the nearest name is suggested."""
+    """No option is ignored, and the error suggests the most similar name."""
     with pytest.raises(OptionError, match=message):
         parse(GIVEN | changes)
 
 
 def test_columns_that_do_not_exist_are_refused() -> None:
-    """With the nearest that does."""
+    """The error suggests the most similar name."""
     available = ["topic", "partition", "offset"]
     assert choose_columns(None, available) == available
     assert choose_columns(("offset", "topic"), available) == ["offset", "topic"]
@@ -98,7 +98,7 @@ def test_columns_that_do_not_exist_are_refused() -> None:
 
 
 def test_a_reader_of_one_topic_refuses_another() -> None:
-    """The typed readers know what they read."""
+    """The typed readers have a fixed topic."""
     assert parse({"path": "/data"}, topic="__consumer_offsets").topics.names == ("__consumer_offsets",)
     with pytest.raises(OptionError, match="__consumer_offsets only"):
         parse(GIVEN, topic="__consumer_offsets")
@@ -129,7 +129,7 @@ def test_addresses_are_told_from_directories(source: str | Path, option: tuple[s
     ],
 )
 def test_topics_are_chosen_as_in_sparks_kafka_source(choice: dict[str, str], found: list[str]) -> None:
-    """By names, by a pattern that no internal topic matches, or partition by partition."""
+    """By names, by a pattern that no internal topic matches, or as single partitions."""
     topics = parse({"bootstrap.servers": "a:1", **choice}).topics
     assert topics.among(["b", "a", "bb", "abb", "__b"]) == found
     expected = [1] if "assign" in choice else [0, 1, 2]

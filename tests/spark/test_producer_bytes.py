@@ -1,4 +1,4 @@
-"""Batches as other people's producers build them are read in every codec."""
+"""Batches of other producers are read in every codec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADERS = [("trace", b"\x00\x01"), ("none", None)]
 
 
 def by_aiokafka(codec: int) -> bytes:
-    """200 records in one batch of aiokafka's."""
+    """Return 200 records in one batch of aiokafka."""
     builder: Any = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
@@ -29,9 +29,9 @@ def by_aiokafka(codec: int) -> bytes:
 
 
 def by_kafka_python(codec: int) -> bytes:
-    """200 records in one batch of kafka-python's."""
+    """Return 200 records in one batch of kafka-python."""
     with warnings.catch_warnings():
-        # The library reads its schemas through a function of importlib that is going away.
+        # The library uses a deprecated function of importlib.
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka.record import MemoryRecordsBuilder
     builder: Any = MemoryRecordsBuilder(magic=2, compression_type=codec, batch_size=1 << 20)
@@ -44,7 +44,7 @@ def by_kafka_python(codec: int) -> bytes:
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("build", [by_aiokafka, by_kafka_python])
 def test_a_batch_of_another_library_is_read(build: Any, codec: int) -> None:
-    """Keys, values, times and headers come out as they were given."""
+    """Keys, values, times and headers are those that were produced."""
     data = build(codec)
     pieces, corruptions = read(data)
     assert corruptions == []

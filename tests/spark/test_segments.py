@@ -1,4 +1,4 @@
-"""A topic is read out of a data directory: which files, which offsets, and what is wrong with them."""
+"""A topic is read from a data directory: its files, its offsets, and its faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def offsets(directory: Path, **options: str) -> dict[int, list[int]]:
-    """The offsets read, by partition."""
+    """Return the offsets read, by partition."""
     found: dict[int, list[int]] = {}
     for row in rows_of(RECORDS_VIEW, directory, TOPIC, **options):
         found.setdefault(row["partition"], []).append(row["offset"])
@@ -42,7 +42,7 @@ def offsets(directory: Path, **options: str) -> dict[int, list[int]]:
 
 
 def corruptions(directory: Path) -> list[dict[str, Any]]:
-    """What cannot be read."""
+    """Return the unreadable parts."""
     reader = CorruptionsReader(parse({"path": str(directory), "topic": TOPIC}))
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
@@ -56,7 +56,7 @@ def test_all_segments_of_all_partitions_are_read(directory: Path) -> None:
 
 
 def test_only_segment_files_of_the_topic_are_looked_at(directory: Path) -> None:
-    """Indexes, other topics, deleted segments and strangers in the directory do not disturb."""
+    """Indexes, other topics, deleted segments and unknown files in the directory are ignored."""
     folder = directory / f"{TOPIC}-0"
     for name in ("00000000000000000000.index", "00000000000000000010.log.deleted", "leader-epoch-checkpoint"):
         (folder / name).write_bytes(b"not a batch at all")
@@ -82,14 +82,16 @@ def test_offsets_asked_for_are_exact(directory: Path, start: int, end: int, expe
 
 
 def test_segments_without_wanted_offsets_are_not_opened(directory: Path) -> None:
-    """A read of the end does not cost a read of the beginning."""
+    """A read of the end does not read the start."""
     for base in (0, 10):
         (directory / f"{TOPIC}-0" / f"{base:020}.log").write_bytes(b"garbage")
     assert offsets(directory, startingOffsets='{"flights": {"0": 20}}')[0] == [20, 21, 22, 23, 24]
 
 
 def test_offsets_that_are_not_in_the_log_fail_unless_told_otherwise(directory: Path) -> None:
-    """Asked for by number, gone or not yet there: an error, or with failOnDataLoss=false what there is."""
+    """Offsets that are deleted or do not exist yet: an error, or with failOnDataLoss=false existing
+    records.
+    """
     (directory / f"{TOPIC}-0" / f"{0:020}.log").unlink()
     for options in (
         {"startingOffsets": '{"flights": {"0": 9}}'},
@@ -101,7 +103,7 @@ def test_offsets_that_are_not_in_the_log_fail_unless_told_otherwise(directory: P
 
 
 def test_a_missing_directory_or_topic_is_named(directory: Path) -> None:
-    """And so is what is there instead."""
+    """The error lists the existing ones."""
     with pytest.raises(MissingData, match="no data directory"):
         offsets(directory / "elsewhere")
     with pytest.raises(MissingData, match=r"'flihgts'.*topics there: flights"):
@@ -109,7 +111,7 @@ def test_a_missing_directory_or_topic_is_named(directory: Path) -> None:
 
 
 def test_a_live_log_is_read_up_to_its_first_incomplete_batch(directory: Path) -> None:
-    """However much of the last batch is there already: no error, no part of it, and a row that says so."""
+    """Whatever its length, the last batch is no error and no row, except in the table of corruptions."""
     file = directory / f"{TOPIC}-0" / f"{20:020}.log"
     whole, growing = file.read_bytes(), numbered(3, 25)
     for size in (8, 11, 12, 60, 61, 62, len(growing) - 1):
@@ -123,7 +125,7 @@ def test_a_live_log_is_read_up_to_its_first_incomplete_batch(directory: Path) ->
 
 
 def test_what_is_written_after_planning_is_not_read(directory: Path) -> None:
-    """A read covers one moment, however long its tasks wait."""
+    """The plan fixes the extent of a read, however long its tasks wait."""
     (task,) = segments.plan(parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"}))
     file = directory / f"{TOPIC}-1" / f"{0:020}.log"
     file.write_bytes(file.read_bytes() + numbered(3, 4))
@@ -132,7 +134,7 @@ def test_what_is_written_after_planning_is_not_read(directory: Path) -> None:
 
 
 def test_what_is_written_into_space_set_aside_after_planning_is_not_read(directory: Path) -> None:
-    """The file does not grow by it, and yet what a read covers is what was there when it was planned."""
+    """The file does not grow, but the read has only the records that existed at its plan."""
     file = directory / f"{TOPIC}-1" / f"{0:020}.log"
     there = file.read_bytes()
     ends_with_zeros = bytes(encode_batch([Record(b"k", bytes(300), 1000)], base_offset=4))
@@ -144,7 +146,7 @@ def test_what_is_written_into_space_set_aside_after_planning_is_not_read(directo
 
 
 def test_space_set_aside_at_the_end_is_not_corrupt(directory: Path) -> None:
-    """A broker may preallocate: zeros behind the last batch are no batch."""
+    """A broker may preallocate: zeros after the last batch are no batch."""
     file = directory / f"{TOPIC}-0" / f"{20:020}.log"
     file.write_bytes(file.read_bytes() + bytes(5000))
     assert offsets(directory)[0] == list(range(25))
@@ -152,7 +154,7 @@ def test_space_set_aside_at_the_end_is_not_corrupt(directory: Path) -> None:
 
 
 def test_a_corrupt_batch_fails_with_file_and_position(directory: Path) -> None:
-    """Nothing is guessed: the message says where, and what can be done."""
+    """The message has the position, and what can be done."""
     file = spoil(directory, 10, 90)
     with pytest.raises(CorruptLog, match=r"position 0 \(offset 10\): CRC is .*failOnCorrupt") as raised:
         offsets(directory)
@@ -162,7 +164,7 @@ def test_a_corrupt_batch_fails_with_file_and_position(directory: Path) -> None:
 def test_corrupt_batches_are_skipped_and_counted_when_told_so(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Everything else is read, and how much is missing is said."""
+    """All other records are read, and the size of the missing part is reported."""
     spoil(directory, 0, 70)
     assert offsets(directory, failOnCorrupt="false")[0] == list(range(4, 25))
     assert "skipped 1 unreadable stretches" in capsys.readouterr().err
@@ -171,7 +173,7 @@ def test_corrupt_batches_are_skipped_and_counted_when_told_so(
 
 
 def test_a_segment_that_is_not_the_last_must_end_with_a_whole_batch(directory: Path) -> None:
-    """What is a tail in the last segment is a loss in any other."""
+    """An incomplete batch is a tail in the last segment only, and a loss in any other."""
     file = directory / f"{TOPIC}-0" / f"{10:020}.log"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptLog, match="ends in the middle of a batch"):
@@ -180,7 +182,7 @@ def test_a_segment_that_is_not_the_last_must_end_with_a_whole_batch(directory: P
 
 
 def test_a_length_that_cannot_be_costs_the_rest_of_its_segment_only(directory: Path) -> None:
-    """There is no finding the next batch without the length of this one."""
+    """Without the length of this batch the next one cannot be found."""
     spoil(directory, 0, len(numbered(4, 0)) + 8)
     with pytest.raises(CorruptLog, match="length"):
         offsets(directory)
@@ -191,7 +193,7 @@ def test_a_length_that_cannot_be_costs_the_rest_of_its_segment_only(directory: P
 def test_batches_larger_than_a_chunk_are_read_whole(
     directory: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the file is cut for reading makes no difference."""
+    """The division of the file into chunks makes no difference."""
     monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
     write_segment(directory, TOPIC, 1, [numbered(100, 0), numbered(1, 100), numbered(300, 101)])
     assert offsets(directory) == {0: list(range(25)), 1: list(range(401))}
@@ -202,7 +204,9 @@ def test_batches_larger_than_a_chunk_are_read_whole(
 def test_every_flipped_bit_of_a_base_offset_is_found(
     directory: Path, base_offset: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CRC does not cover it, but batches follow each other: no row is lost or doubled without a word."""
+    """The CRC does not cover it, but batches follow each other: a lost or duplicate row is always
+    reported.
+    """
     monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
     write_segment(directory, TOPIC, 0, [numbered(4, 0), numbered(2, 4), numbered(4, 6)])
     write_segment(directory, TOPIC, 0, [numbered(3, 10), numbered(3, 13), numbered(4, 16)], 10)
@@ -224,7 +228,7 @@ def test_every_flipped_bit_of_a_base_offset_is_found(
 
 @pytest.mark.parametrize("bit", [0, 1, 3, 20, 62, 63])
 def test_only_the_batch_with_the_flipped_bit_is_skipped(directory: Path, bit: int) -> None:
-    """Its neighbours show where it does not belong."""
+    """Its neighbours contradict its offset."""
     batches = [numbered(5, at) for at in range(0, 50, 5)]
     batches[4][7 - bit // 8] ^= 1 << bit % 8
     write_segment(directory, "many", 0, batches)
@@ -236,7 +240,7 @@ def test_only_the_batch_with_the_flipped_bit_is_skipped(directory: Path, bit: in
 def test_zeros_with_batches_behind_them_are_corrupt(
     directory: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room set aside is only what is behind all that was written; what is behind the zeros is read."""
+    """Preallocated space is only after all data; batches after zeros are read."""
     monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
     batches = [numbered(1, at) for at in range(20, 30)]
     size = len(batches[0])
@@ -252,7 +256,7 @@ def test_zeros_with_batches_behind_them_are_corrupt(
 
 
 def test_a_spoilt_length_is_no_end_of_the_log(directory: Path) -> None:
-    """A batch that seems to reach beyond the file, with whole ones behind it, is not one being written."""
+    """A batch that ends after the file, with complete batches after it, is not one being written."""
     batches = [numbered(1, at) for at in range(20, 30)]
     batches[3][9] ^= 0x40
     file = directory / f"{TOPIC}-0" / f"{20:020}.log"
@@ -263,7 +267,7 @@ def test_a_spoilt_length_is_no_end_of_the_log(directory: Path) -> None:
 
 
 def test_files_that_compaction_replaced_since_planning_are_not_read(directory: Path) -> None:
-    """What they have left is not what was to be read: keys moved behind it would be lost."""
+    """The remaining files lack keys that were moved to other files."""
     folder = directory / f"{TOPIC}-0"
     options = parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"})
     (task,) = segments.plan(options)
@@ -281,7 +285,7 @@ def test_files_that_compaction_replaced_since_planning_are_not_read(directory: P
 def test_files_that_retention_deleted_since_planning_are_lost_data(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An error, or with failOnDataLoss=false what there is."""
+    """An error, or with failOnDataLoss=false the remaining records."""
     given = {"path": str(directory), "topic": TOPIC, "minPartitions": "1"}
     (strict,) = segments.plan(parse(given))
     (lenient,) = segments.plan(parse(given | {"failOnDataLoss": "false"}))
@@ -296,7 +300,7 @@ def test_files_that_retention_deleted_since_planning_are_lost_data(
 def test_a_replacement_under_way_is_read_as_it_will_be(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the file says that decides it; a broker that was killed in the middle would finish it."""
+    """As the state file of the compaction says; a killed broker finishes it at its next start."""
     monkeypatch.setattr(directory_source, "SETTLE_S", 0.05)
     folder = directory / f"{TOPIC}-0"
     (folder / f"{0:020}.log.cleaned").write_bytes(numbered(2, 3))
@@ -315,7 +319,7 @@ def test_a_replacement_under_way_is_read_as_it_will_be(
 def test_a_large_segment_is_several_tasks(
     directory: Path, monkeypatch: pytest.MonkeyPatch, has_index: bool
 ) -> None:
-    """Divided where batches begin: by its index, or where a whole batch is found."""
+    """Divided between batches: by its index, or where a complete batch is found."""
     monkeypatch.setattr(segments, "LEAST_PART_BYTES", 1000)
     batches = [numbered(5, at) for at in range(0, 400, 5)]
     file = write_segment(directory, "large", 0, batches)
@@ -338,7 +342,7 @@ def test_a_large_segment_is_several_tasks(
 
 
 def test_several_topics_are_one_read(directory: Path) -> None:
-    """By their names, or by a pattern; partitions can be named one by one."""
+    """By their names, or by a pattern, or as single partitions."""
     write_segment(directory, "fares", 2, [numbered(2)])
 
     def read(**options: str) -> list[tuple[str, int, int]]:
@@ -364,7 +368,7 @@ def test_several_topics_are_one_read(directory: Path) -> None:
 
 
 def test_a_schema_chooses_columns(directory: Path) -> None:
-    """Those that it names, by today's names or by earlier ones; nothing else is decoded."""
+    """Those that it names, by current or earlier names; nothing else is decoded."""
     schema = StructType([StructField("timestamp_type", IntegerType()), StructField("offset", LongType())])
     source = HeadgateDataSource({"path": str(directory), "subscribe": TOPIC})
     reader = source.reader(schema)

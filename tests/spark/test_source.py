@@ -1,4 +1,4 @@
-"""The data source inside Spark: what `spark.read` gives, and what it says when it cannot."""
+"""The data sources in Spark: the result of `spark.read`, and its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMAS = {
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory: a topic with headers and a compressed batch, and the coordinator's own."""
+    """Return a data directory with a topic with headers and a compressed batch, and the coordinator's log."""
     header = Record(b"a", None, NOW, ((b"trace", b"1"), (b"none", None)))
     write_segment(tmp_path, "t", 0, [numbered(3), encode_batch([header], base_offset=3, codec=4)])
     write_segment(tmp_path, "t", 1, [numbered(2)])
@@ -40,12 +40,12 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_our_arrow_schemas_are_the_ones_spark_asks_for(name: str) -> None:
-    """Spark refuses a batch whose schema differs in anything."""
+    """Spark refuses a batch with any difference in the schema."""
     assert arrow_schema(SCHEMAS[name]).equals(to_arrow_schema(SCHEMAS[name], timezone="UTC"))
 
 
 def test_a_topic_is_read_with_the_columns_of_the_kafka_connector(spark: SparkSession, data: Path) -> None:
-    """By `format("headgate")` and options alone, nested headers included."""
+    """With `format("headgate")` and options alone, nested headers included."""
     headgate.spark.register(spark)
     frame = spark.read.format("headgate").option("topic", "t").load(str(data))
     assert frame.schema == schemas.RECORDS
@@ -74,7 +74,7 @@ def test_a_topic_is_read_with_the_columns_of_the_kafka_connector(spark: SparkSes
 
 
 def test_columns_chosen_are_the_columns_given(spark: SparkSession, data: Path) -> None:
-    """In the order they were named, and nothing else is decoded."""
+    """In the order of their names, and nothing else is decoded."""
     frame = headgate.spark.records(spark, data, "t", columns="value,partition", minPartitions=1)
     assert frame.columns == ["value", "partition"]
     assert frame.rdd.getNumPartitions() == 1
@@ -82,7 +82,7 @@ def test_columns_chosen_are_the_columns_given(spark: SparkSession, data: Path) -
 
 
 def test_the_typed_readers_give_their_documented_schemas(spark: SparkSession, data: Path) -> None:
-    """Commits in one table, everything else in the other."""
+    """Commits in one table, all other records in the other."""
     commits = headgate.spark.offset_commits(spark, data)
     events = headgate.spark.group_events(spark, data)
     assert (commits.schema, events.schema) == (schemas.OFFSET_COMMITS, schemas.GROUP_EVENTS)
@@ -103,14 +103,14 @@ def test_the_typed_readers_give_their_documented_schemas(spark: SparkSession, da
 def test_what_is_wrong_is_said_by_spark_in_our_words(
     spark: SparkSession, data: Path, options: dict[str, Any], message: str
 ) -> None:
-    """At the latest at the first action; the message is not lost between the processes."""
+    """At the latest at the first action; the message crosses the processes."""
     headgate.spark.register(spark)
     with pytest.raises(AnalysisException, match=message):
         spark.read.format("headgate").options(**options).load(str(data)).count()
 
 
 def test_a_corrupt_batch_fails_the_job_and_can_be_listed(spark: SparkSession, data: Path) -> None:
-    """The job's error names file and position; the table of corruptions has the same."""
+    """The job's error has the file and the position; the table of corruptions has the same."""
     file = data / "t-1" / f"{0:020}.log"
     spoiled = bytearray(file.read_bytes())
     spoiled[-1] ^= 1

@@ -1,4 +1,4 @@
-"""The transforms on small frames whose answer can be counted by hand."""
+"""The transforms on small frames with results that can be counted by hand."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 
 def at(second: float) -> datetime.datetime:
-    """So many seconds after the hour."""
+    """Return the time `second` seconds after the hour."""
     return datetime.datetime(2026, 1, 1, 12) + datetime.timedelta(seconds=second)
 
 
 def frame(spark: SparkSession, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
-    """A frame of a schema, null where a row says nothing."""
+    """Return a frame of a schema, null where a row has no value."""
     return spark.createDataFrame(
         [tuple(row.get(name) for name in schema.fieldNames()) for row in rows], schema
     )
 
 
 def shape(schema: StructType) -> list[tuple[str, str]]:
-    """Names and types; whether Spark could prove that nothing is null is its own affair."""
+    """Return names and types, without nullability, which Spark derives itself."""
     return [(field.name, field.dataType.simpleString()) for field in schema]
 
 
 def commit(log_offset: int, second: float, committed: int | None, **other: Any) -> dict[str, Any]:
-    """A commit of group g for partition 0 of topic t; None removes it."""
+    """Return a commit of group g for partition 0 of topic t; None removes it."""
     return {
         "log_partition": 0,
         "log_offset": log_offset,
@@ -77,7 +77,7 @@ def commits(spark: SparkSession) -> DataFrame:
 
 
 def test_commits_are_counted_per_partition_and_minute(commits: DataFrame) -> None:
-    """Removals do not count; the last in the log is the last, not the highest."""
+    """Removals do not count; the last commit is the last one in the log, not the highest offset."""
     counted = commits.transform(commits_per_minute())
     assert shape(counted.schema) == shape(schemas.COMMITS_PER_INTERVAL)
     rows = collect(counted.orderBy("group_id", "partition", "at"))
@@ -91,7 +91,7 @@ def test_commits_are_counted_per_partition_and_minute(commits: DataFrame) -> Non
 
 
 def test_the_latest_offsets_are_those_the_log_ends_with(commits: DataFrame) -> None:
-    """By log offset, not by time or by height; what was removed is gone."""
+    """By log offset, not by time or by value; removed offsets are missing."""
     latest = commits.transform(latest_offsets())
     assert shape(latest.schema) == shape(schemas.LATEST_OFFSETS)
     rows = collect(latest.orderBy("partition"))
@@ -103,7 +103,7 @@ def test_the_latest_offsets_are_those_the_log_ends_with(commits: DataFrame) -> N
 
 
 def test_end_offsets_are_one_behind_the_last_record_of_each_interval(spark: SparkSession) -> None:
-    """`at` is the end of the interval, when the statement is true."""
+    """`at` is the end of the interval, when the value is valid."""
     records = [
         {"topic": "t", "partition": partition, "offset": offset, "timestamp": at(second)}
         for partition, offset, second in [(0, 0, 1), (0, 1, 2), (0, 2, 11), (1, 0, 11)]
@@ -143,12 +143,12 @@ def test_lag_carries_both_sides_forward_and_can_be_summed(spark: SparkSession) -
         (1, at(10), 5, None, None),
         (1, at(20), 5, None, None),
         (1, at(30), 5, None, None),
-        (1, at(40), 5, 6, 0),  # ahead of what the producers' clock shows: not behind
+        (1, at(40), 5, 6, 0),  # ahead of the end by the producers' clock: no lag
     ]
 
 
 def test_commits_of_aborted_and_open_transactions_do_not_count(spark: SparkSession) -> None:
-    """The next marker of their producer in their log decides; another's, or one before, does not."""
+    """The next marker of their producer in the same log decides; others and earlier ones do not."""
     rows = [
         commit(0, 1, 10),
         commit(1, 2, 20, is_transactional=True, producer_id=7),
@@ -174,7 +174,7 @@ def test_commits_of_aborted_and_open_transactions_do_not_count(spark: SparkSessi
 
 
 def test_an_early_timestamp_puts_no_end_before_its_time(spark: SparkSession) -> None:
-    """A record is not there before the records in front of it."""
+    """A record's time is not before that of earlier records."""
     records = [
         {"topic": "t", "partition": 0, "offset": offset, "timestamp": at(second)}
         for offset, second in [(0, 1), (1, 11), (2, 12), (3, 2), (4, 21)]
@@ -184,8 +184,8 @@ def test_an_early_timestamp_puts_no_end_before_its_time(spark: SparkSession) -> 
 
 
 def test_lag_follows_the_log_and_not_the_clock(spark: SparkSession) -> None:
-    """A removed offset has no lag any more, a topic made again starts low, and a clock set back changes
-    nothing.
+    """A removed offset has no lag, a topic that is created again starts low, and a clock that was set back
+    has no effect.
     """
     commits = [
         commit(0, 5, 40),
@@ -229,7 +229,9 @@ def test_lag_reads_its_commits_once(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_rebalances_say_who_came_and_who_went(spark: SparkSession) -> None:
-    """Against the record before; what changes nothing is no rebalance; a removed group starts anew."""
+    """Compared with the previous record; without changes there is no rebalance; a removed group starts
+    again.
+    """
 
     def event(log_offset: int, kind: str, generation: int | None, *members: str) -> dict[str, Any]:
         return {

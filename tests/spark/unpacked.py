@@ -1,4 +1,4 @@
-"""Records as the columns of `headgate.log.batch_records`, and as tuples again."""
+"""Records as the columns of `headgate.log.batch_records`, and as tuples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
-    """Everything that a stretch of log holds."""
+    """Return all records of a part of a log."""
     pieces, corruptions = [], []
     for records, found in batch_records.unpack(scan_chunk(chunk_of(data))):
         pieces.append(records)
@@ -25,7 +25,7 @@ def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
 
 
 def as_records(pieces: list[Records]) -> list[tuple[int, Record]]:
-    """Columns as the tuples that `iterate_records` gives."""
+    """Return columns as the tuples of `iterate_records`."""
     found: list[tuple[int, Record]] = []
     for records in pieces:
         keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
