@@ -116,6 +116,7 @@ class Field:
 
     @property
     def latest(self) -> Shape:
+        """Return the shape in the newest version."""
         return self.shapes[max(self.shapes)]
 
 

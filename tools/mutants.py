@@ -3,16 +3,16 @@
     python -m tools.mutants core/offsets log/sync_mark.py --minutes 20 --digits 37
     python -m tools.mutants log/recovery.py --tests tests/log/test_recovery.py tests/log/test_crashes.py
 
-Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...). Against each change
-run the tests of the module's room, those of them that reach the changed function, until the first that fails.
-Survivors are printed as differences, with file and line, and a table counts them for each module. A survivor
-that means nothing (the changed code does the same) is listed with its reason in
-`tests/mutants/equivalent.toml` and is left out of the count.
+Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...). For each change,
+the tests of the module's room that reach the changed function run until the first one fails. The program
+prints the survivors, the changes after which all tests passed, as differences with file and line, and a table
+with their number for each module. A survivor without effect (the changed code does the same) is listed with
+its reason in `tests/mutants/equivalent.toml` and is not counted.
 
-The work lives in a folder of `build/mutants` for each choice of modules and tests. The same call again tries
-what there was no time for, and the survivors once more; what was caught is tried again only where its module
-has changed. The exit code is 1 if less than `--wanted` per cent of the changes were caught, and 2 if none
-could be tried, as the tests fail without any change.
+Each choice of modules and tests has a folder in `build/mutants`. A second call tries the remaining changes
+and the survivors; caught changes are tried again only if their module has changed. The exit code is 1 if
+less than `--wanted` per cent of the changes were caught, and 2 if none could be tried because the tests
+fail without any change.
 """
 
 from __future__ import annotations

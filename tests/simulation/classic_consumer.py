@@ -61,7 +61,7 @@ class ClassicConsumer(Client):
         self._is_joining = self._is_joining or self._joined is not None
         self._joined = None
 
-    # --- what it does ---
+    # --- actions ---
 
     def act(self) -> None:
         """Join, sync, or heartbeat."""

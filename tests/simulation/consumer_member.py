@@ -100,7 +100,7 @@ class ConsumerMember(Client):
         self._must_say_all = self._must_say_all or self._is_awaiting
         self._is_awaiting = False
 
-    # --- what it does ---
+    # --- actions ---
 
     def act(self) -> None:
         """Perform the next action of a member in this state."""

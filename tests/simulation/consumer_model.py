@@ -114,7 +114,7 @@ class ConsumerGroupModel:
                 self._is_empty(request, "was deleted")
                 self._views, self._ledger, self._epochs = {}, {}, (0, 0)
 
-    # --- who is who ---
+    # --- members ---
 
     def _is_sure(self, view: MemberView | None, request: Request) -> bool:
         """Return whether somebody is certainly a member when a request arrives, whatever timers did."""

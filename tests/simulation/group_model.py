@@ -169,7 +169,7 @@ class GroupModel:
                 self._synced = self._newest = 0
                 self._generations = {}
 
-    # --- what replies say ---
+    # --- replies ---
 
     def _joined(self, command: JoinGroup, result: Any, now: float) -> None:
         who, leader = self._who(result.member_id), self._who(result.leader)

@@ -57,7 +57,7 @@ class OffsetPast:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Key, list[State]]] = defaultdict(lambda: defaultdict(list))
 
-    # --- what happens ---
+    # --- states ---
 
     def became(self, group_id: str, before: Offsets, after: Offsets) -> None:
         """Add the offsets of a group, known from a reply."""
@@ -77,7 +77,7 @@ class OffsetPast:
             for key in found.keys() | states.keys():
                 _settle(states[key], found.get(key))
 
-    # --- what is told of it ---
+    # --- checks ---
 
     def check(self, group_id: str, told: Told, uncertain: Sequence[Effect]) -> int:
         """Check the whole history of a group; return its number of changes. Raises Violation.

@@ -98,7 +98,7 @@ class Surroundings(SurroundingsView):
         delay = self._random.expovariate(1 / self._plan.change_seconds)
         self.network.later(delay, self._change)
 
-    # --- what there is ---
+    # --- current state ---
 
     def session_seconds(self, group_id: str) -> float:
         """Return the current session timeout of a group's members."""

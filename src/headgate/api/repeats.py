@@ -35,7 +35,7 @@ MOST_BYTES = 96 << 20
 are not freed yet take at most as much as both generations.
 """
 KEPT_FRAMES: Final = 5
-"""Number of references to a frame and its names, at most."""
+"""Maximum number of copies of a frame and its names in memory."""
 MOST_SEEN = 1 << 17
 """Maximum number of hashes of requests that were sent once."""
 MOST_SIZES: Final = 1024

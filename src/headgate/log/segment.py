@@ -178,9 +178,7 @@ class Segment:
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the open file is the one with its name now, or could be: it may have been
-        removed.
-        """
+        """Return False if the open file was removed or another file has its name; True if no file is open."""
         descriptor = None if self._file is None else self._file.descriptor
         return descriptor is None or is_file_at(descriptor, self.path())
 

@@ -155,7 +155,7 @@ class Partition:
         """The appends after that watermark: end offset and size in bytes of each write."""
         self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
         self._trouble: PartitionTrouble | None = None
-        """The log messages about failures, from the first failure on."""
+        """The failures and their log messages; None before the first failure."""
 
     @property
     def log(self) -> Log:

@@ -96,7 +96,7 @@ def high_partitions_part(high_partitions: dict[int, tuple[TopicName, int]]) -> t
     return HIGH, _count.pack(len(entries)) + b"".join(data)
 
 
-# --- and back ---
+# --- restoring ---
 
 
 def restore(

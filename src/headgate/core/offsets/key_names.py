@@ -99,7 +99,7 @@ class KeyNames:
         group, topic_id = self.groups.find(group_name), self.topics.find(topic_name)
         return None if group is None or topic_id is None else _base(group, topic_id)
 
-    # --- for those who read logs ---
+    # --- reading a log ---
 
     def bases_of(self, rows: OffsetRows) -> Keys:
         """Return the base of each stretch of rows; NO_BASE for unknown names.
@@ -136,7 +136,7 @@ class KeyNames:
         """Clear the cache of key prefixes, after a log was read."""
         self._by_prefix.clear()
 
-    # --- and back ---
+    # --- from keys to names ---
 
     def group_id(self, group: int) -> GroupId:
         """Return the group with this number."""
@@ -178,7 +178,7 @@ class KeyNames:
             if self.topics.find(_high_name(name.encode(), high)) == topic_id
         }
 
-    # --- names that are not used any more ---
+    # --- unused names ---
 
     def release(self, groups: Sequence[int], topics: Sequence[int]) -> None:
         """Release names that are no longer used, and their cache entries."""

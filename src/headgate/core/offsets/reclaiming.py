@@ -61,7 +61,7 @@ class Reclaiming:
         """Return whether no row is left behind."""
         return not self._rows.left_behind and not self._rows.index.is_shrinking
 
-    # --- what is kept of the rows meanwhile ---
+    # --- scanning ---
 
     def _found_out(self) -> bool:
         """Scan some of the rows that were added since; return whether all are scanned."""

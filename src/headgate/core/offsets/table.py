@@ -37,8 +37,7 @@ from headgate.records.offset_rows import OffsetRows
 _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE: Final = 256
 _LEFT_BEHIND_A_STEP: Final = 128
-"""Number of additional rows left behind that triggers the next step of dropping: their number always falls.
-"""
+"""While rows are dropped, the next step runs after this many removals; a step drops more rows than that."""
 
 
 class OffsetTable:
@@ -533,7 +532,7 @@ class OffsetTable:
         )
         self._names.restore_high_partitions(image.read_high_partitions(parts))
 
-    # --- what was left behind ---
+    # --- rows left behind ---
 
     def reclaim(self) -> bool:
         """Drop some rows left behind, if there are many; return whether to call it again soon.
