@@ -69,8 +69,7 @@ class Peer:
             stat = Path(f"/proc/{self.process_ids[durability]}/stat").read_text()
         except OSError:  # not Linux, or the broker has ended
             return math.nan
-        # After the name in brackets, which may have any characters: fields 14 and 15 are user and system
-        # time.
+        # After the name in brackets, which may have any characters; fields 14 and 15: user and system time.
         fields = stat.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -62,9 +62,7 @@ class Report:
 
 
 def as_table(report: Report) -> Table:
-    """Return a table: one row for each measure and durability, one column for each peer, latency in
-    brackets.
-    """
+    """Return a table: a row for each measure and durability, a column for each peer, latency in brackets."""
     title = f"medians of {report.rounds} interleaved rounds of {report.effort.seconds:g} s (p99 in ms)"
     table = _table(report, title, ["measure", "durability", "unit"])
     table.add_column("headgate / kafka", justify="right")

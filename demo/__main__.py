@@ -263,9 +263,7 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """Run the chapters about a consumer-protocol group, a pause, a commit of any size, and an undone
-    reset.
-    """
+    """Run the chapters about a consumer-protocol group, a pause, a large commit, and an undone reset."""
     report.moving(stage.console)
     checks = move_partitions(stage.console, stage.broker)
     report.holding(stage.console)

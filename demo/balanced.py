@@ -136,9 +136,7 @@ class SlowMember:
         self.counted: list[Stretch] = []
 
     def heartbeat(self) -> None:
-        """Send a heartbeat, apply the assignment in the response, and acknowledge revoked partitions
-        at once.
-        """
+        """Send a heartbeat, apply the assignment in the response, and acknowledge revocations at once."""
         told = self._send(self.epoch)
         while told is not None:
             has_let_go = not self.partitions <= told

@@ -44,9 +44,7 @@ def start(command: list[str], log: Path, environment: dict[str, str] | None = No
 
 
 def stop(*those: subprocess.Popen[str], grace_s: float = 10.0) -> list[int]:
-    """Terminate children, all at the same time; kill the groups of those that do not end. Return exit
-    codes.
-    """
+    """Terminate children at the same time; kill the groups of those that do not end. Return exit codes."""
     for child in those:
         if child.poll() is None:
             child.terminate()

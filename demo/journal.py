@@ -59,9 +59,7 @@ class Journal:
                 self.refusals.append(f"{library}: {entry['reason']}")
 
     def steps_back(self) -> list[str]:
-        """Return every fetch that returned less than a commit acknowledged before it; empty if all is
-        right.
-        """
+        """Return every fetch below a commit that was acknowledged before it; empty if all is right."""
         steps: list[tuple[float, bool, Acknowledged | Fetched]] = [
             (entry.at, False, entry) for entry in self.acknowledged
         ]

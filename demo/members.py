@@ -35,9 +35,7 @@ class Reader:
         )
 
     def assigned(self, partitions: list[int]) -> None:
-        """Forget positions that are not committed: the next owner of the partition continues from the last
-        commit.
-        """
+        """Forget positions that are not committed: the next owner continues from the last commit."""
         self.positions.clear()
         say("assignment", partitions=partitions)
 

@@ -16,9 +16,7 @@ LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 
 FLIGHTS_PRODUCED_PER_S = 26_000
 FLIGHTS_READ_PER_S = 6_000
-"""Rate of each member. Both rates are limited, so that there is a visible lag; the clients can do far
-more.
-"""
+"""Rate of each member, limited so that there is a visible lag; the clients can do far more."""
 
 COMMIT_INTERVAL_S = 0.1
 DOWN_TIME_S = 2.0

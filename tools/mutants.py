@@ -93,9 +93,7 @@ class Survivor:
         return lines_with("-"), lines_with("+")
 
     def line_in(self, source: str) -> int:
-        """Return the number of the changed line in its module's `source`; the function's if it is not
-        found.
-        """
+        """Return the number of the changed line in its module's `source`; else the function's."""
         last, _, _ = self.name.rpartition(".")[2].rpartition("__mutmut_")
         *classes, function = last.removeprefix("x").replace("ǁ", " ").split()
         function = function if classes else function.removeprefix("_")
@@ -217,9 +215,7 @@ def _run(work: Path, modules: list[str], digits: str, minutes: float, children: 
 
 
 def _to_be_tried(work: Path, modules: list[str], digits: str) -> list[str]:
-    """Return the names of the changes to try, or patterns for modules that changed since they were
-    mutated.
-    """
+    """Return the changes to try, or patterns for modules that changed since they were mutated."""
     names = []
     for module in modules:
         for path in (

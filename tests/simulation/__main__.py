@@ -1,6 +1,4 @@
-"""Run seeds: `python -m tests.simulation --seeds 1..1000`. A failing seed is printed with the command to
-replay it.
-"""
+"""Run seeds: `python -m tests.simulation --seeds 1..1000`. A failure is printed with its replay."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ class Audit:
         surroundings: Surroundings,
         group_ids: tuple[Sequence[str], ...],
     ) -> None:
-        """`group_ids` of simple groups, of classic groups with members, of consumer groups, and of groups
-        with members of both protocols.
-        """
+        """`group_ids` of simple, classic, consumer and mixed groups."""
         simple, joined, balanced, mixed = group_ids
         self._plan = plan
         self._time = time

@@ -45,14 +45,11 @@ class Calm:
         self._journal = journal
         self._surroundings = surroundings
         self._members = members
-        # Silent members expire, partitions are revoked, targets are computed; each step takes one or two
-        # heartbeats.
+        # Silent members expire, partitions are revoked, targets are computed, in a heartbeat or two each.
         self._seconds = (2 * LONGEST_SESSION + 8) * plan.longest_session_seconds + 4.0
 
     def begin(self, life: Life, on_over: Callable[[], None]) -> None:
-        """Run a calm period and check the groups. If this life of the server ends before, the period ends
-        too.
-        """
+        """Run a calm period and check the groups. It ends with this life of the server."""
         self._disk.heal()
         self._surroundings.is_calm = True
         for member in self._members:

@@ -268,9 +268,7 @@ class ConsumerGroupModel:
             view.late_at = request.arrived_at + view.rebalance_seconds
 
     def _lowest(self, view: MemberView) -> dict[Part, int]:
-        """Return the minimum epoch of an unseen assignment to this member: after the last one to another
-        member.
-        """
+        """Return the minimum epoch of an unseen assignment: after the last one to another member."""
         return {
             part: grant.low + 1
             for part, (member_id, grant) in self._ledger.items()

@@ -62,9 +62,7 @@ class SimulatedDisk(MemoryFileSystem):
 
 
 class SimulatedSyncer:
-    """Replaces kernel and thread by a chain of timers: each sync takes a while, and so does its
-    completion.
-    """
+    """Replaces kernel and thread by timers: each sync takes a while, and so does its completion."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, slowest_sync_seconds: float) -> None:
         self._loop = loop

@@ -55,9 +55,7 @@ class Generation:
     protocol: str | None
     joined: set[str] = field(default_factory=set)
     told_members: set[str] | None = None
-    """The members that the leader had to assign to. Static members and the leader are listed by
-    instance id.
-    """
+    """The members that the leader had to assign to; static members by instance id."""
     attempt: int | None = None
     """The attempt whose assignment it was, after one was answered."""
 

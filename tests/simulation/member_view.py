@@ -109,9 +109,7 @@ class MemberView:
         self.pending, self.epoch, self.is_vague, self.is_blurred = {}, epoch, True, False
 
     def may_be_another(self) -> None:
-        """Note that it may have been removed, and that another member may have its member id or
-        instance id.
-        """
+        """Note that it may have been removed, and that another member may have its id."""
         self.assigned = {part: Grant(0, _ANY) for part in self.owned}
         self.pending, self.is_vague, self.is_blurred = {}, True, True
 

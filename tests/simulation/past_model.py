@@ -42,9 +42,7 @@ class Told:
     history: GroupHistory
     now: float
     kept_ms: int | None
-    """States that were replaced longer ago may be missing; None: all states may be missing that were replaced
-    before `known_since`.
-    """
+    """States replaced longer ago may be missing; None: all replaced before `known_since` may be."""
     time: SimulatedTime
     may_be_gone: GoneBy
     halves: dict[int, set[bool]] = field(default_factory=lambda: defaultdict(set))

@@ -112,7 +112,7 @@ class Plan:
         )
 
     def tool_count(self) -> int:
-        """Return the number of tools: few beside members of consumer groups, which would hardly act
+        """Return the number of tools: few beside members of consumer groups, which would be too slow
         otherwise.
         """
         return min(self.tools, 2) if self.consumers or self.mixed else self.tools
@@ -124,9 +124,7 @@ class Plan:
         return (*TROUBLES, "calm", "calm") if self.consumers or self.mixed else TROUBLES
 
     def settings(self, *, expires: bool = True) -> Settings:
-        """Return the broker's settings; without `expires` no offset expires within the time of a last
-        check.
-        """
+        """Return the broker's settings; without `expires` no offset expires during a last check."""
         return Settings(
             {
                 "offsets.retention.minutes": str(RETENTION_MS // 60_000),

@@ -151,9 +151,7 @@ class World:
             raise Violation(f"the history cannot be read on a disk that works: {failure!r}") from failure
 
     def _look_back(self) -> None:
-        """After a last crash, check that all acknowledged data exists; after one more start, that nothing
-        else does.
-        """
+        """Check after a last crash that all acknowledged data exists; after one more start, nothing else."""
         if self.plan.is_durable:
             self.disk.crash(self.random)
             self.audit.machine_crashed()

@@ -31,9 +31,7 @@ def write_segment(
 
 
 def numbered(count: int, base_offset: int = 0, **options: Any) -> bytearray:
-    """Return a batch of `count` records whose keys and values have their offset; `options` are
-    encode_batch's.
-    """
+    """Return a batch of `count` records with their offset as key and value; `options` as encode_batch's."""
     records = [
         Record(b"k%d" % offset, b"v%d" % offset, 1_700_000_000_000 + offset)
         for offset in range(base_offset, base_offset + count)

@@ -31,9 +31,7 @@ COUNT = 400
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[headgate.Broker]:
-    """Run a broker with a topic of three partitions, produced by librdkafka with every codec, and one
-    commit.
-    """
+    """Run a broker with a topic of three partitions, by librdkafka in every codec, and one commit."""
     with headgate.run() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(10)

@@ -89,9 +89,7 @@ def test_segments_without_wanted_offsets_are_not_opened(directory: Path) -> None
 
 
 def test_offsets_that_are_not_in_the_log_fail_unless_told_otherwise(directory: Path) -> None:
-    """Offsets that are deleted or do not exist yet: an error, or with failOnDataLoss=false existing
-    records.
-    """
+    """Deleted or future offsets: an error, or with failOnDataLoss=false the existing records."""
     (directory / f"{TOPIC}-0" / f"{0:020}.log").unlink()
     for options in (
         {"startingOffsets": '{"flights": {"0": 9}}'},
@@ -204,9 +202,7 @@ def test_batches_larger_than_a_chunk_are_read_whole(
 def test_every_flipped_bit_of_a_base_offset_is_found(
     directory: Path, base_offset: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CRC does not cover it, but batches follow each other: a lost or duplicate row is always
-    reported.
-    """
+    """The CRC does not cover it, but batches follow each other: every lost or duplicate row is reported."""
     monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
     write_segment(directory, TOPIC, 0, [numbered(4, 0), numbered(2, 4), numbered(4, 6)])
     write_segment(directory, TOPIC, 0, [numbered(3, 10), numbered(3, 13), numbered(4, 16)], 10)

@@ -184,9 +184,7 @@ def test_an_early_timestamp_puts_no_end_before_its_time(spark: SparkSession) -> 
 
 
 def test_lag_follows_the_log_and_not_the_clock(spark: SparkSession) -> None:
-    """A removed offset has no lag, a topic that is created again starts low, and a clock that was set back
-    has no effect.
-    """
+    """A removed offset has no lag, a recreated topic starts low, a clock set back has no effect."""
     commits = [
         commit(0, 5, 40),
         commit(1, 15, 50),
@@ -229,9 +227,7 @@ def test_lag_reads_its_commits_once(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_rebalances_say_who_came_and_who_went(spark: SparkSession) -> None:
-    """Compared with the previous record; without changes there is no rebalance; a removed group starts
-    again.
-    """
+    """Compared with the previous record; no change is no rebalance; a removed group starts again."""
 
     def event(log_offset: int, kind: str, generation: int | None, *members: str) -> dict[str, Any]:
         return {

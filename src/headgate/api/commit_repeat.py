@@ -99,9 +99,7 @@ class CommitRepeat(GroupRepeat):
         self._taken = taken
         self._shape = shape_of(command)
         self.is_narrow = self._shape.records is not None
-        """Whether it can share a batch with other commits of a turn. A commit in columns is a batch of its
-        own.
-        """
+        """Whether it can share a batch with other commits of a turn; one in columns is a batch of its own."""
         self.response = taken.response
         """The response without errors."""
 

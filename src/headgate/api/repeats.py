@@ -59,9 +59,7 @@ class _Known:
 
 
 class Habit:
-    """The principal of a connection, and the constant parts of its last known request, which the next one
-    usually shares.
-    """
+    """The principal of a connection, and the constant parts of its last known request."""
 
     __slots__ = ("principal", "rest")
 
@@ -80,9 +78,7 @@ class Repeats:
     def __init__(self) -> None:
         self._by_size: dict[int, list[_Known]] = {}
         self._seen: set[int] = set()
-        """Hashes of requests that were sent once. After a collision one is learned too early, which does no
-        harm.
-        """
+        """Hashes of requests that were sent once. After a collision one is learned too early: harmless."""
         self._count = 0
         """Number of requests in the young generation."""
         self._bytes = 0

@@ -116,9 +116,7 @@ class _Steps:
             self._found = []
 
     def over(self, at: int, end: int, count: int) -> bool:
-        """Step over `count` records in the bytes from `at` to `end`; return False if they do not fit
-        exactly.
-        """
+        """Step over `count` records from `at` to `end`; return False if they do not fit exactly."""
         data = self._data
         patience = 0
         while count > 0:
@@ -221,9 +219,7 @@ def _fields(data: bytes, starts: Int64s, end: int, headers: Sequence[BatchHeader
 
 
 def _fit(starts: Int64s, sizes: Int64s, ends: Int64s) -> bool:
-    """Return whether keys and values lie within their records, with a byte after them, and sizes are
-    valid.
-    """
+    """Return whether keys and values lie within their records, a byte before the end, with valid sizes."""
     return bool((sizes >= -1).all() and (starts + np.maximum(sizes, 0) < ends).all())
 
 

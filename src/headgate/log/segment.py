@@ -108,9 +108,7 @@ class Segment:
         self.forget_batches()
 
     def forget_batches(self) -> None:
-        """Reset the state of the file's batches: before the first append, and before a scan notes them
-        again.
-        """
+        """Reset the state of the file's batches, before the first append or a scan."""
         self._offset_index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self._recent_last_offsets: list[int] | None = []
@@ -297,8 +295,7 @@ class Segment:
         """Write both index files under temporary names and rename them. `sync_indexes` makes them durable."""
         self.indexes_synced = False
         self._remove_indexes()
-        # The time index first: a scan of the tail restores its times, but not those before the offset index's
-        # end.
+        # The time index first: a scan of the tail restores only times after the offset index's end.
         for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
             self._write_index(suffix, ".tmp", is_synced=False)
             self._files.rename(self.path(suffix + ".tmp"), self.path(suffix))
@@ -356,15 +353,12 @@ class Segment:
                 # The built indexes find the batches before the fault; a read beyond it meets the fault.
                 self._recent_last_offsets = None
                 return
-            # Readers need the index, not its file: if the file cannot be written, it is built again next
-            # time.
+            # Readers need the index, not its file: if the file cannot be written, it is built again later.
             with suppress(OSError):
                 self.save_indexes()
 
     def _build_indexes(self) -> None:
-        """Build the indexes. `size` and `next_offset` remain unchanged, also if this raises as `rebuild`
-        does.
-        """
+        """Build the indexes; `size` and `next_offset` remain unchanged, also on an error of `rebuild`."""
         size, next_offset, first_timestamp = self.size, self.next_offset, self.first_timestamp
         reserved_to = self.reserved_to
         try:
@@ -458,9 +452,7 @@ class Segment:
     # Reading.
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the first batch with a last offset of at least `offset`; `size`
-        without one.
-        """
+        """Return the position of the first batch that reaches `offset`; `size` without one."""
         if offset >= self.next_offset:
             return self.size
         index = self.offset_index
@@ -543,9 +535,7 @@ class Segment:
         return data
 
     def _check(self, data: bytes, position: int) -> int:
-        """Return the size of the valid batches at the start of `data`. Raises CorruptBatch if there is
-        none.
-        """
+        """Return the size of the valid batches at the start of `data`. Raises CorruptBatch without any."""
         at = 0
         view = memoryview(data)
         expected = self.base_offset

@@ -165,9 +165,7 @@ class _Fetching:
 
 
 def plan(options: Options) -> list[Task]:
-    """Get the start and end of the partitions from the cluster, and divide the offsets. Raises
-    MissingData.
-    """
+    """Get the bounds of the partitions from the cluster, and divide the offsets. Raises MissingData."""
     assert options.bootstrap_servers is not None
     with _connect(options.bootstrap_servers, options.timeout_s) as cluster:
         partitions = _partitions(cluster, options)

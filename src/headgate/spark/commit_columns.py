@@ -161,9 +161,7 @@ class _Reader:
         return np.where(present, value, -1)
 
     def string(self, is_compact: Bits | None = None) -> tuple[Ints, Ints]:
-        """Read a string after an int16 size, or, where `is_compact`, after an unsigned varint of its size +
-        1.
-        """
+        """Read a string after an int16 size; where `is_compact`, after an unsigned varint of its size + 1."""
         size = _number(self.payload, ">i2", self.at)
         width = np.full_like(size, 2)
         if is_compact is not None and is_compact.any():
@@ -176,8 +174,8 @@ class _Reader:
         return at, size
 
     def _compact_size(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the size of compact strings and the width of the varint, of which at most five bytes are
-        read.
+        """Return the size of compact strings and the width of its varint, of which five bytes are read at
+        most.
         """
         at = self.at[rows]
         size, width = np.zeros_like(at), np.zeros_like(at)

@@ -38,9 +38,7 @@ _EVENTS = {
 
 
 def consumer_event(record: ConsumerRecord) -> Event:
-    """Return the content of a record by the columns of `schemas.GROUP_EVENTS`; a tombstone has the event of
-    its record.
-    """
+    """Return a record by the columns of `schemas.GROUP_EVENTS`; a tombstone has its record's event."""
     match record:
         case ConsumerGroupTombstone():
             return _tombstone(record)

@@ -20,9 +20,7 @@ from headgate.spark.directory import SegmentFile
 
 
 def batch_starts(segment: SegmentFile, written: int, longest: int) -> list[tuple[int, int]]:
-    """Return position and base offset of batches about `longest` bytes apart, without the first; may be
-    empty.
-    """
+    """Return position and base offset of batches about `longest` bytes apart, without the first."""
     positions = _indexed_positions(segment.path, written)
     found: list[tuple[int, int]] = []
     descriptor = os.open(segment.path, os.O_RDONLY)

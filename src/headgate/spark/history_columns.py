@@ -19,9 +19,7 @@ from headgate.spark.arrow import Rows
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:
-    """Return the offset commits among the records, as `schemas.OFFSET_COMMITS` with their original
-    positions.
-    """
+    """Return the offset commits as `schemas.OFFSET_COMMITS`, with their original positions."""
     return commit_columns.rows(_as_they_stood(records), where)
 
 

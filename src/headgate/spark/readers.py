@@ -71,9 +71,7 @@ def offset_commits(
 
 
 def incomplete_commits(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
-    """Return offset commits that a crash cut short and that never took effect, as
-    `schemas.OFFSET_COMMITS`.
-    """
+    """Return offset commits that a crash cut short, which never took effect, as `OFFSET_COMMITS`."""
     return _load(spark, IncompleteCommitsDataSource.name(), source, options)
 
 

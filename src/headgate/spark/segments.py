@@ -26,9 +26,7 @@ from headgate.spark.options import EARLIEST, LATEST, Options
 from headgate.spark.plan import MissingData, Task, share_out
 
 CHUNK_BYTES = 4 << 20
-"""Bytes per read: large enough that numpy's cost per call is small, small enough that its columns fit the
-cache.
-"""
+"""Bytes per read: large enough to make numpy's cost per call small, small enough for the cache."""
 
 LEAST_PART_BYTES = 8 << 20
 """Minimum size of a part of a divided segment."""
@@ -134,9 +132,7 @@ class SegmentPart:
         )
 
     def _unreadable(self, scan: Scan, position: int, behind: int | None) -> Corruption:
-        """Return the corruption of the bytes from `position` to the next batch `behind`, or to the end of the
-        part.
-        """
+        """Return the corruption from `position` to the next batch `behind`, or to the end of the part."""
         is_tail = self.ends_log and behind is None and not scan.broken
         size = (self.end if behind is None else behind) - position
         reason = scan.broken or "the file ends in the middle of a batch"

@@ -159,9 +159,7 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """Return the log; open it first if necessary. The first append creates its directory. Raises
-        OSError.
-        """
+        """Return the log; open it if necessary. The first append creates its directory. Raises OSError."""
         return self._log or self._open()
 
     @property
@@ -293,7 +291,7 @@ class Partition:
         return policy.flush_ms == 0 or log.log_end_offset - log.durable_offset >= policy.flush_messages
 
     def plan_flush(self) -> int | None:
-        """Return the delay in ms until the next sync of the log; None if one is planned or none is needed.
+        """Return the delay in ms until the next sync of the log; None if one is planned, or disabled.
 
         The caller syncs at that time, and calls `flush_begins` before.
         """
@@ -361,9 +359,7 @@ class Partition:
         return ReadResult(ErrorCode.NONE, watermark, start, records)
 
     def find_offset(self, timestamp: int) -> FindSteps:
-        """Find the first visible record at or after `timestamp`, or the offset of a special timestamp, in
-        steps.
-        """
+        """Find the first visible record at or after `timestamp`, or of a special timestamp, in steps."""
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
@@ -451,9 +447,7 @@ class Partition:
 
     @property
     def is_being_read(self) -> bool:
-        """Return whether another thread uses the directory to open the log; it must not be moved
-        meanwhile.
-        """
+        """Return whether another thread uses the directory to open the log; do not move it meanwhile."""
         return self._opening is not None and not self._opening.done()
 
     def give_up(self) -> None:

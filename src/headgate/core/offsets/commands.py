@@ -122,9 +122,7 @@ class CommitOffsets:
     retention_ms: int = NO_RETENTION
     """Up to v4: the retention of these offsets in ms; -1 for the broker's setting."""
     knows_group_not_found: bool = True
-    """True from v9: an unknown group is GROUP_ID_NOT_FOUND. False: it is ILLEGAL_GENERATION. Members of
-    consumer groups need v9.
-    """
+    """True from v9: the error of an unknown group is GROUP_ID_NOT_FOUND, before v9 ILLEGAL_GENERATION."""
     expected: Sequence[ExpectedOffsets] | None = None
     """For each topic, the committed offsets that the commit requires (R3.16)."""
 

@@ -177,9 +177,7 @@ class RowIndex:
         self._settle(wanted)
 
     def make_room(self, row_count: int, keys: array[int]) -> None:
-        """Take a step of growth for `row_count` rows, including the new ones; if the current growth ends with
-        too few slots, start the next one.
-        """
+        """Take a step of growth for `row_count` rows, new ones included; repeat if the slots are too few."""
         self._grow(row_count, keys)
         while row_count >= self.full_at:
             self._grow(row_count, keys)
@@ -199,9 +197,7 @@ class RowIndex:
             self.full_at = row_count + _ROWS_A_STEP
 
     def shrink(self, row_count: int, slot_count: int, keys: array[int]) -> None:
-        """Take a step of about `slot_count` slots towards the size that these rows need, if it is much
-        smaller.
-        """
+        """Take a step of about `slot_count` slots towards the size that these rows need, if much smaller."""
         wanted = max(_SMALLEST, int(row_count * _GROWTH / _HIGHEST_LOAD))
         if not self._is_shrinking:
             if _LARGE * wanted > self._low_slots:

@@ -63,8 +63,8 @@ class Rows:
         self.index = RowIndex()
         self.left_behind = 0
         self.numbering = Version()
-        """Replaced whenever a row may have changed its key, or a group was forgotten: remembered row numbers
-        are then invalid.
+        """Replaced when remembered row numbers become invalid: a row changed its key, or a group was
+        forgotten.
         """
         self.group_count = 0
         """Number of known groups."""
@@ -146,9 +146,7 @@ class Rows:
                 row = flip(following)
 
     def walk(self, group: int) -> Iterator[int]:
-        """Yield the live rows of a group, and NONE for each row left behind. Rows may be added and removed
-        meanwhile, as long as none is dropped.
-        """
+        """Yield the live rows of a group, NONE for each row left behind. Meanwhile no row may be dropped."""
         head = self.heads[group]
         row = head if head >= NONE else flip(head)
         while row != NONE:

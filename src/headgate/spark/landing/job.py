@@ -185,9 +185,7 @@ def _cluster_id(directory: Path) -> str:
 
 
 def _high_watermarks(directory: Path) -> dict[int, int]:
-    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty in a directory of
-    Headgate.
-    """
+    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate."""
     try:
         lines = (directory / "replication-offset-checkpoint").read_text().splitlines()[2:]
     except FileNotFoundError:

@@ -46,9 +46,7 @@ class Progress:
     planned: tuple[Range, ...] = ()
 
     def done(self, epochs: dict[int, int]) -> Progress:
-        """Return the progress after the planned ranges are landed; `epochs` are those of their last
-        batches.
-        """
+        """Return the progress after the planned ranges; `epochs` are those of their last batches."""
         partitions = dict(self.partitions)
         for partition, start, end in self.planned:
             before = partitions.get(partition)
@@ -89,9 +87,7 @@ class Progress:
 
 
 def load_progress(target: Folder, cluster_id: str, tables: tuple[str, ...]) -> Progress:
-    """Return the progress of a target, new if it is empty. Raises LandingRefused for another cluster's
-    target.
-    """
+    """Return the progress of a target, new if empty. Raises LandingRefused for another cluster's target."""
     data = target.read(NAME)
     if data is None:
         return Progress(cluster_id, tables)
