@@ -95,12 +95,14 @@ class Attacker(threading.Thread):
 
 
 def topic_ids(port: int) -> list[bytes]:
+    """Return the ids of the topics in hostile requests."""
     with Connection("127.0.0.1", port, 10, "hostile") as connection:
         wanted = [MetadataRequestTopic(name=name) for name in TOPICS]
         return [topic.topic_id for topic in connection.request(MetadataRequest(topics=wanted)).topics]
 
 
 def memory_bytes(broker: Broker) -> int:
+    """Return the peak resident memory of the server."""
     status = Path(f"/proc/{broker.pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 

@@ -38,6 +38,7 @@ Queue = RingQueue | AsynchronousIo
 
 @pytest.fixture(params=[RingQueue, AsynchronousIo], ids=["ring", "aio"])
 def new_queue(request: pytest.FixtureRequest) -> Callable[[], Queue]:
+    """Return the type of the queue; skip if the kernel does not support it."""
     made: type[Queue] = request.param
     try:
         made().close()
@@ -70,6 +71,7 @@ def descriptors(tmp_path: Path) -> Iterator[list[int]]:
 
 
 def outcome_of_thread(descriptor: int) -> int:
+    """Return 0 or the negative error number of a sync by a thread."""
     try:
         os.fdatasync(descriptor)
     except OSError as failure:
@@ -93,6 +95,7 @@ class RawQueue:
         self._readable.register(queue.descriptor, select.EPOLLIN)
 
     def submit(self) -> None:
+        """Perhaps write to a file, then submit a sync of it."""
         descriptor = self._random.choice(self._descriptors)
         if self._random.random() < 0.3:
             with suppress(OSError):
@@ -107,6 +110,7 @@ class RawQueue:
             self._in_flight[self._last] = descriptor
 
     def attack(self, most_in_flight: int, seconds: float) -> None:
+        """Keep up to `most_in_flight` syncs in flight for this time, then wait for all of them."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             target = self._random.randint(1, most_in_flight)
@@ -117,6 +121,7 @@ class RawQueue:
             self.take()
 
     def take(self) -> None:
+        """Take ended syncs, with or without waiting, and check their results."""
         if self._random.random() < 0.1:
             self._note(self.queue.take(self._random.randint(0, min(len(self._in_flight), MOST_IN_FLIGHT))))
             return
@@ -201,6 +206,7 @@ class Script:
         self._ended = asyncio.Event()
 
     async def run(self, syncer: Syncer, rounds: int) -> None:
+        """Run rounds of appends and syncs."""
         for _ in range(rounds):
             for index in self._random.sample(range(len(self.logs)), self._random.randint(1, len(self.logs))):
                 self._begin(syncer, index, is_sabotaged=self._random.random() < 0.05)
@@ -258,6 +264,8 @@ def sabotage(request: SyncRequest) -> Callable[[], None]:
 
 
 def play(new_syncer: Callable[[asyncio.AbstractEventLoop], Syncer], directory: Path, seed: int) -> Script:
+    """Run a script with a syncer and return it."""
+
     async def scenario() -> Script:
         script = Script(directory, seed)
         syncer = new_syncer(asyncio.get_running_loop())

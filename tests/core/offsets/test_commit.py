@@ -28,10 +28,12 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 def to_commit(
     partition: int = 0, offset: int = 1, leader_epoch: int = -1, metadata: str = ""
 ) -> OffsetToCommit:
+    """Return a partition of a commit."""
     return OffsetToCommit(partition, offset, leader_epoch, metadata)
 
 
 def commit(*partitions: OffsetToCommit, group_id: str = "g", topic: str = "t", **more: Any) -> CommitOffsets:
+    """Return a commit of one topic."""
     return CommitOffsets(GroupId(group_id), [(TopicName(topic), partitions)], **more)
 
 
@@ -70,6 +72,7 @@ COMMITS: list[tuple[str, str, str, int, str | None, bool, ErrorCode]] = [
 
 
 def group_in(state: str) -> Harness:
+    """Return a shard with group g in this state."""
     h = Harness()
     if state == "simple":
         h.commit("g")

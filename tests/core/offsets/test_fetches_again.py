@@ -74,10 +74,12 @@ def told(fetch: FetchOffsets, result: Any) -> Told:
 
 
 def ask(shard: GroupShard, command: Any) -> Any:
+    """Return the result of a command."""
     return shard.handle(command, Millis(0)).replies[0].result
 
 
 def ask_changes(shard: GroupShard, command: Any) -> Any:
+    """Return the records of a command."""
     return shard.handle(command, Millis(0)).records
 
 
@@ -96,10 +98,12 @@ def test_a_fetch_that_comes_again_always_finds_what_one_that_is_new_finds(script
 
 
 def narrow(*partitions: int, offset: int, metadata: str = "") -> list[OffsetToCommit]:
+    """Return partitions with the same offset and metadata."""
     return [OffsetToCommit(partition, offset, 3, metadata) for partition in partitions]
 
 
 def commit(group_id: str, offset: int, metadata: str = "") -> CommitOffsets:
+    """Return a wide commit in columns."""
     columns = OffsetColumns(WIDE, WIDE + offset, np.full(len(WIDE), 3), metadata)
     return CommitOffsets(GroupId(group_id), [(T, columns)])
 

@@ -34,24 +34,29 @@ T, U = TopicName("t"), TopicName("u")
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set small slices, so that few offsets need several of them."""
     monkeypatch.setattr(group_deletion, "OFFSETS_AT_ONCE", 20)
     monkeypatch.setattr(group_deletion, "OFFSETS_A_SLICE", 10)
 
 
 def commit(h: Harness, group_id: GroupId, partitions: Sequence[int], topic: TopicName = T) -> None:
+    """Commit offset 7 for each of these partitions, most of them with metadata."""
     to_commit = [OffsetToCommit(index, 7, -1, "m" if index % 3 else "") for index in partitions]
     h.ask(CommitOffsets(group_id, [(topic, to_commit)]))
 
 
 def offset_count(h: Harness, group_id: GroupId) -> int:
+    """Return the number of a group's offsets."""
     return len(h.shard.offsets.offsets_of(group_id))
 
 
 def group_ids(h: Harness) -> set[str]:
+    """Return the ids of all listed groups."""
     return {group.group_id for group in h.ask(ListGroups()).groups}
 
 
 def largest_batch(h: Harness) -> int:
+    """Return the number of records in the largest batch."""
     return max(sum(record_count(record) for record in batch) for batch in h.batches)
 
 

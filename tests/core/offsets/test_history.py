@@ -88,6 +88,7 @@ class Life:
                     self.commit()
 
     def commit(self) -> None:
+        """Commit one to three partitions, or remove their offsets."""
         random = self.random
         for partition in random.sample(PARTITIONS, random.randint(1, 3)):
             group = random.choice([GROUP, GROUP, OTHER])
@@ -101,6 +102,7 @@ class Life:
             self.write(record)
 
     def write(self, record: Record) -> None:
+        """Append a record to the log."""
         self.all.append(Written(len(self.all), self.time, record, self.lives))
         self.log.append(self.all[-1])
 
@@ -115,6 +117,7 @@ class Life:
         self.topic = TopicLife(topic_id, Millis(self.time), offsets_from=len(self.all))
 
     def compact(self) -> None:
+        """Move old records from the log to the history; a crash may interrupt it."""
         end = self.random.randint(0, len(self.log))
         last = {key_of(one): one for one in self.log[:end]}
         moved = [one for one in self.log[:end] if one is not last[key_of(one)] or self.is_over(one)]
@@ -132,6 +135,7 @@ class Life:
         return isinstance(one.record, OffsetTombstone) and one.time < self.time - 50
 
     def delete_old(self) -> None:
+        """Delete old segments of the history."""
         while self.history[0] and self.history[0][-1].at < self.time - RETENTION_MS:
             self.known_since = Millis(self.time - RETENTION_MS)
             del self.history[0]

@@ -24,6 +24,7 @@ SWEEP = 10_000
 
 
 def subscription(*topics: str) -> bytes:
+    """Return the bytes of a consumer's subscription to these topics."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
@@ -34,10 +35,12 @@ def expiring() -> Harness:
 
 
 def delete(group_id: str, *topics: str) -> DeleteOffsets:
+    """Return a deletion of the offsets of partitions 0 and 1 of these topics."""
     return DeleteOffsets(GroupId(group_id), [(TopicName(topic), [0, 1]) for topic in topics])
 
 
 def groups(h: Harness) -> list[str]:
+    """Return the ids of all listed groups."""
     return sorted(group.group_id for group in h.ask(ListGroups()).groups)
 
 

@@ -23,6 +23,7 @@ class Pair:
         self.rows: dict[int, int] = {}
 
     def add(self, key: int) -> None:
+        """Add a row."""
         row = len(self.keys)
         if row >= self.index.full_at:
             self.index.make_room(row + 1, self.keys)
@@ -31,6 +32,7 @@ class Pair:
         self.rows[key] = row
 
     def add_each(self, keys: list[int]) -> None:
+        """Add many rows at once."""
         first, wanted = len(self.keys), np.array(keys, np.uint64)
         if first + len(keys) >= self.index.full_at:
             self.index.make_room(first + len(keys), self.keys)

@@ -22,6 +22,7 @@ Place = tuple[str, str, int]
 
 
 def offset_at(place: Place, offset: int, metadata: str = "", expire_timestamp: int = -1) -> OffsetCommit:
+    """Return a commit whose other fields follow from the offset."""
     group_id, topic, partition = place
     return OffsetCommit(
         GroupId(group_id),
@@ -36,16 +37,19 @@ def offset_at(place: Place, offset: int, metadata: str = "", expire_timestamp: i
 
 
 def stored(commit: OffsetCommit) -> StoredOffset:
+    """Return the offset that the table must return for a commit."""
     return StoredOffset(
         commit.offset, commit.leader_epoch, commit.metadata, commit.commit_timestamp, commit.expire_timestamp
     )
 
 
 def find(table: OffsetTable, place: Place) -> StoredOffset | None:
+    """Return the committed offset of a place."""
     return table.get(GroupId(place[0]), TopicName(place[1]), place[2])
 
 
 def remove(table: OffsetTable, place: Place) -> bool:
+    """Remove the offset of a place; return whether there was one."""
     return table.remove(GroupId(place[0]), TopicName(place[1]), place[2])
 
 

@@ -31,15 +31,18 @@ TOPIC = TopicName("t")
 
 
 def committed(group_id: str, partition: int = 0, at: int = START) -> OffsetCommit:
+    """Return a committed offset."""
     return OffsetCommit(GroupId(group_id), TOPIC, partition, 1, -1, "", Millis(at))
 
 
 def wide(group_id: str, count: int, at: int = START) -> ColumnBatch:
+    """Return a commit of `count` partitions in columns."""
     numbers = np.arange(count)
     return column_batch(GroupId(group_id), TOPIC, numbers, numbers, np.full(count, -1), "", Millis(at))
 
 
 def shard_of(*records: OffsetCommit | ColumnBatch) -> GroupShard:
+    """Return a loaded shard with these records."""
     shard = GroupShard(SETTINGS)
     for record in records:
         shard.apply(record, 0)
