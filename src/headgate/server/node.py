@@ -37,6 +37,7 @@ from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
+from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.shards.groups import group_shards
 from headgate.topics.appends import Appends
@@ -191,6 +192,7 @@ class BrokerNode:
             sorted(commits.items()),
             ("way", "shape"),
         )
+        yield from pause_gauges([shard.paused for shard in shards], self.system_time())
         log_bytes = 0
         for topic in self.topics.all():
             for partition in topic.open_partitions():
