@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.core.pause.paused import PausedGroups
 from headgate.domain.ids import Millis
-from headgate.records.paused_model import NEVER
+from headgate.records.consumer_model import NEVER
 from headgate.runtime.gauges import gauge
 
 MOST_GROUPS: Final = 1000
