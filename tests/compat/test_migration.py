@@ -44,8 +44,8 @@ def join(broker: Broker, library: str, assignor: str, name: str) -> Iterator[Joi
     with closing(KafkaPython(broker.bootstrap_servers)) as setter:
         setter.create_topic(name, PARTITIONS)
     with Join(broker.bootstrap_servers) as join:
-        yield lambda protocol, instance_id=None: join(
-            library, name, name, instance_id, assignor=assignor, protocol=protocol
+        yield lambda protocol, instance_id=None, **more: join(
+            library, name, name, instance_id, assignor=assignor, protocol=protocol, **more
         )
 
 
@@ -102,7 +102,9 @@ def test_static_members_change_their_protocol_in_their_place(
 ) -> None:
     """Each has what it had, there and back, and the one that stays notices nothing on the way there."""
     with Writing(broker, name) as writing:
-        moves, stays = join("classic", "moves"), join("classic", "stays")
+        # A JVM may need longer to start than the shortest session.
+        moves = join("classic", "moves", session_timeout_ms=round(JVM_START_S * 1000))
+        stays = join("classic", "stays")
         wait_until_shared([moves, stays], PARTITIONS, JVM_START_S)
         wait_until_they_read_on(moves, stays)
         owned, noticed = moves.partitions, (stays.rebalances, stays.revocations)

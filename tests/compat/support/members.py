@@ -199,6 +199,7 @@ class Join:
         *,
         assignor: str = "range",
         protocol: str = "classic",
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> Member:
         membership = Membership(
             library=library,
@@ -208,6 +209,7 @@ class Join:
             instance_id=instance_id,
             assignor=assignor,
             protocol=protocol,
+            session_timeout_ms=session_timeout_ms,
         )
         member = Member(membership)
         self._ends.callback(member.end)
