@@ -20,6 +20,7 @@ from headgate.admin import (
     PlannedOffset,
     RequestRefused,
     RewindUnfinished,
+    RewoundPartition,
     Target,
     ToOffsets,
     TopicPartition,
@@ -28,7 +29,7 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_rows, print_table, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
@@ -132,7 +133,8 @@ def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicP
     ]
 
 
-def warn_of_moved(planned: Iterable[PlannedOffset]) -> None:
+def warn_of_moved(planned: Iterable[PlannedOffset | RewoundPartition]) -> None:
+    """Say which offsets lay outside the log."""
     for each in planned:
         if each.asked_for != each.offset:
             end = "starts" if each.asked_for < each.offset else "ends"
@@ -201,7 +203,7 @@ def delete_offsets(admin: Admin, options: Options) -> int:
             }
             for each in partitions
         ]
-    _print_outcomes(rows, ("group", "topic", "partition", "status"), "offsets", options)
+    print_rows(rows, ("group", "topic", "partition", "status"), "offsets", options.output)
     return _exit_code(rows)
 
 
@@ -217,7 +219,7 @@ def delete_groups(admin: Admin, options: Options) -> int:
     except PartlyRefused as refused:
         errors.update(refused.refused)
     rows: list[Row] = [{"group": group_id, "status": _status(errors.get(group_id))} for group_id in group_ids]
-    _print_outcomes(rows, ("group", "status"), "groups", options)
+    print_rows(rows, ("group", "status"), "groups", options.output)
     for group_id, error in errors.items():
         if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
             say(not_there(admin, group_id))
@@ -239,12 +241,3 @@ def _status(error: ClientError | None) -> str:
 
 def _exit_code(rows: Iterable[Row]) -> int:
     return 0 if all(row["status"] == _DELETED for row in rows) else 1
-
-
-def _print_outcomes(rows: list[Row], columns: tuple[str, ...], name: str, options: Options) -> None:
-    if options.output == "json":
-        print_json({name: rows})
-    elif options.output == "csv":
-        print_csv(rows, columns)
-    elif rows:
-        print_table(rows, columns)

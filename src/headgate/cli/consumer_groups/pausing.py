@@ -23,7 +23,7 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, say
 from headgate.cli.consumer_groups.remarks import assignment_text
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
@@ -73,7 +73,7 @@ def pause(admin: Admin, options: Options) -> int:
             has_failed = True
             continue
         found += _paused_rows(group_id, _among(admin.list_paused_partitions(group_id), partitions))
-    _print(found, _PAUSED, options)
+    print_rows(found, _PAUSED, "partitions", options.output)
     return 1 if has_failed else 0
 
 
@@ -125,7 +125,7 @@ def resume(admin: Admin, options: Options) -> int:
         if not partitions:
             say(f"group {group_id} has no paused partitions")
         rows += [_resumed_row(group_id, each, was_paused=each in paused) for each in partitions]
-    _print(rows, _RESUMED, options)
+    print_rows(rows, _RESUMED, "partitions", options.output)
     return 1 if is_refused else 0
 
 
@@ -152,7 +152,7 @@ def list_paused(admin: Admin, options: Options) -> int:
             if not options.all_groups:
                 say(why_refused(admin, group_id, error))
                 is_refused = True
-    _print(rows, _PAUSED, options)
+    print_rows(rows, _PAUSED, "partitions", options.output)
     if not rows and not is_refused and options.output == "table":
         say("no partition is paused")
     return 1 if is_refused else 0
@@ -203,12 +203,3 @@ def why_refused(admin: Admin, group_id: str, error: ClientError) -> str:
             return not_there(admin, group_id)
         return str(error)
     return in_words(error)
-
-
-def _print(rows: list[Row], columns: Columns, options: Options) -> None:
-    if options.output == "json":
-        print_json({"partitions": rows})
-    elif options.output == "csv":
-        print_csv(rows, columns)
-    elif rows:
-        print_table(rows, columns)

@@ -45,6 +45,16 @@ def print_json(document: Row) -> None:
     print(json.dumps(document, indent=2))
 
 
+def print_rows(rows: Sequence[Row], columns: Columns, name: str, output: str) -> None:
+    """Print the rows in the format `output`: JSON under `name`, CSV, or a table if there are any."""
+    if output == "json":
+        print_json({name: rows})
+    elif output == "csv":
+        print_csv(rows, columns)
+    elif rows:
+        print_table(rows, columns)
+
+
 def say(problem: str) -> None:
     """Print a message on standard error."""
     typer.echo(f"headgate: {problem}", err=True)

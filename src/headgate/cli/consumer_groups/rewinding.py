@@ -17,7 +17,7 @@ from headgate.cli.consumer_groups.pausing import (
     waiting_text,
     why_refused,
 )
-from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, say
 
 _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")
 
@@ -70,12 +70,7 @@ def _execute(admin: Admin, options: Options) -> int:
             continue
         rows += [_row(group_id, each) for each in rewound]
         _say_of(group_id, rewound, options)
-    if options.output == "json":
-        print_json({"partitions": rows})
-    elif options.output == "csv":
-        print_csv(rows, _REWOUND)
-    elif rows:
-        print_table(rows, _REWOUND)
+    print_rows(rows, _REWOUND, "partitions", options.output)
     return 1 if is_refused else 0
 
 
@@ -92,10 +87,8 @@ def _row(group_id: str, each: RewoundPartition) -> Row:
 
 def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options) -> None:
     """Print the differences to the requested rewind, and how to undo it."""
+    warn_of_moved(rewound)
     for each in rewound:
-        if each.asked_for != each.offset:
-            end = "starts" if each.asked_for < each.offset else "ends"
-            say(f"{each.partition}: {each.asked_for} lies outside the log, which {end} at {each.offset}")
         if each.stays_paused:
             say(f"{each.partition} was paused by someone else before, and stays paused: --resume resumes it")
     moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
