@@ -15,7 +15,10 @@ from headgate.api import (
     k20002_resume_partitions,
     k20003_list_paused_partitions,
 )
+from headgate.core.topic_image import TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicName
+from headgate.wire.codec import encode
 from headgate.wire.extensions.list_paused_partitions import ListPausedPartitionsRequest
 from headgate.wire.extensions.pause_partitions import PausePartitionsRequest
 from headgate.wire.extensions.paused_topics import PartitionToChange, TopicToChange
@@ -91,8 +94,9 @@ def test_a_pause_answers_for_each_partition_and_those_that_exist_are_paused(
     assert (first.name, first.topic_id) == ("t", T)
     assert [(one.partition_index, one.error_code) for one in first.partitions] == [(1, NONE), (7, unknown)]
     assert [one.state for one in first.partitions] == ([0, 0] if version == 0 else [1, 0])
-    assert "7 of topic t" in first.partitions[1].error_message
+    assert first.partitions[1].error_message == "The topic has 3 partitions."
     assert (second.name, second.partitions[0].error_code) == ("x", unknown)
+    assert second.partitions[0].error_message == "There is no such topic."
     (topic,) = listed(node, version).topics
     assert (topic.name, [one.partition_index for one in topic.partitions]) == ("t", [1])
 
@@ -177,6 +181,22 @@ def test_texts_that_are_too_long_are_refused(node: OneNode) -> None:
     request = PausePartitionsRequest(group_id="g", topics=topics(t=[0]), reason="x" * 1001)
     assert node.ask(k20001_pause_partitions.API, request, 1).error_code == ErrorCode.INVALID_REQUEST
     assert listed(node, 1).topics == []
+
+
+@VERSIONS
+def test_a_refusal_is_not_much_larger_than_its_request(node: OneNode, version: int) -> None:
+    """Also if the topic has the longest name there is: each partition of it is refused on its own."""
+    response = pause(node, version, "g", **{"x" * 32_767: [0] * 1000})
+    assert len(encode(response, version)) < 100_000
+
+
+def test_a_topic_that_is_deleted_while_the_request_is_read_is_unknown(node: OneNode) -> None:
+    """The shard, which is told of topics, does not know its id any more."""
+    node.coordinator.submit_to_all(TopicsChanged([TopicChange(TopicName("u"), None)]), lambda replies: None)
+    response = pause(node, 1, u=[0], t=[1])
+    assert [one.partitions[0].error_code for one in response.responses] == [3, NONE]
+    assert [one.partitions[0].state for one in response.responses] == [0, 1]
+    assert [topic.name for topic in listed(node, 1).topics] == ["t"]
 
 
 def test_a_long_list_comes_in_pieces_that_are_one_answer() -> None:

@@ -11,7 +11,13 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from headgate.api.contract import Node, RequestSteps
-from headgate.core.pause.commands import PartitionsByTopic, PausePartitions, PauseResult, ResumePartitions
+from headgate.core.pause.commands import (
+    PartitionsByTopic,
+    PausePartitions,
+    PauseResult,
+    PauseState,
+    ResumePartitions,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
 from headgate.wire.extensions.paused_topics import ChangedPartition, ChangedTopic, TopicToChange
@@ -20,6 +26,8 @@ READ_ASIDE_BYTES: Final = 4096
 """A larger request is decoded in a thread: it has a struct for each partition."""
 _MOST_AT_ONCE: Final = 500
 """Partitions that one step checks and answers."""
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_NO_TOPIC: Final = "There is no such topic."
 
 
 class Outcome(NamedTuple):
@@ -53,7 +61,8 @@ def change_pauses(
         partitions.append((one.topic_id, [answer.partition_index for answer in one.answers]))
         yield None
     there: Future[Any] = Future()
-    node.router.owner_of(group_id).submit(group_id, command_of(partitions), there.set_result)
+    command = command_of(partitions)
+    node.router.owner_of(group_id).submit(group_id, command, there.set_result)
     yield there
     result = there.result()
     if isinstance(result, ErrorCode):
@@ -64,6 +73,9 @@ def change_pauses(
     for existing, states in zip(wanted, result.states, strict=True):
         for answer, state in zip(existing.answers, states, strict=True):
             answer.state = state
+        if isinstance(command, PausePartitions) and states[0] is PauseState.NOT_PAUSED:
+            for answer in existing.answers:  # the topic was deleted meanwhile
+                answer.error_code, answer.error_message = _UNKNOWN, _NO_TOPIC
         yield None
     return Outcome(ErrorCode.NONE, None, answers)
 
@@ -74,6 +86,8 @@ def _sort_out(
     """Separate existing partitions of a topic from unknown ones."""
     known = node.topics.by_name(topic.name)
     partition_count = 0 if known is None else known.partition_count
+    # One text for all: with the names in it, a response could be far larger than its request.
+    problem = _NO_TOPIC if known is None else f"The topic has {partition_count} partitions."
     answer = ChangedTopic(name=topic.name)
     answers.append(answer)
     existing: list[ChangedPartition] = []
@@ -84,8 +98,8 @@ def _sort_out(
             if 0 <= one.partition_index < partition_count:
                 existing.append(one)
             else:
-                one.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                one.error_message = f"There is no partition {one.partition_index} of topic {topic.name}."
+                one.error_code = _UNKNOWN
+                one.error_message = problem
         yield None
     if known is not None:
         answer.topic_id = known.topic_id

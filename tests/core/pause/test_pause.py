@@ -274,6 +274,16 @@ def test_a_topic_that_was_deleted_during_a_crash_is_not_paused_after_it(h: Pause
     assert h.paused() == {("u", 0)}
 
 
+def test_a_topic_that_was_deleted_before_the_command_is_not_paused(h: PauseHarness) -> None:
+    """Its partitions could neither be listed nor resumed, and no offset of the group would expire."""
+    alone(h, "t", "u")
+    h.change_topics(topics(t=0))
+    assert h.pause(("t", 0), ("u", 0)).states == [[PauseState.NOT_PAUSED], [PAUSING]]
+    assert h.paused() == {("u", 0)}
+    h.resume(("u", 0))
+    assert not h.shard.paused.by_group
+
+
 def test_deleting_the_group_removes_its_pauses(h: PauseHarness) -> None:
     """A group of that id that comes later has none."""
     alone(h)

@@ -71,13 +71,17 @@ class PauseDispatch:
     # --- commands ---
 
     def pause(self, command: PausePartitions, now: Millis, token: Token) -> GroupEffects:
-        """Pause partitions: exclude them from the group's assignments."""
+        """Pause partitions: exclude them from the group's assignments. Those of deleted topics are not
+        paused.
+        """
         pausing = self._find(command.group_id)
         if isinstance(pausing, PauseResult):
             return answer(token, pausing)
         before = self._paused.of(command.group_id)
         pause = Pause(self._system_time.at(now), command.caller, command.reason)
-        after = with_paused(before, command.partitions, pause)
+        # A topic may have been deleted since the request was read: nobody could resume its partitions.
+        existing = [one for one in command.partitions if self._topics.name_of(one[0]) is not None]
+        after = with_paused(before, existing, pause)
         refusal = _too_large(command.group_id, before, after)
         if refusal is not None:
             return answer(token, refusal)

@@ -5,7 +5,7 @@ They are stored by topic id: a topic that is created again has no paused partiti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headgate.domain.ids import GroupId, TopicId
@@ -75,8 +75,8 @@ def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) 
     A partition that is paused already keeps its pause.
     """
     changed: dict[TopicId, dict[int, Pause]] = {}
-    for topic_id, indexes in partitions:
-        now = changed.get(topic_id) or before.get(topic_id, {})
+    for topic_id, indexes in _by_topic(partitions).items():
+        now = before.get(topic_id, {})
         added = dict.fromkeys([index for index in indexes if index not in now] if now else indexes, pause)
         if added:
             changed[topic_id] = {**now, **added} if now else added
@@ -86,14 +86,22 @@ def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) 
 def without(before: PausedPartitions, partitions: Partitions) -> PausedPartitions:
     """Return the paused partitions without these; the same object if nothing changes."""
     changed: dict[TopicId, Mapping[int, Pause]] = {}
-    for topic_id, indexes in partitions:
-        now = changed.get(topic_id, before.get(topic_id, {}))
+    for topic_id, indexes in _by_topic(partitions).items():
+        now = before.get(topic_id, {})
         gone = now.keys() & set(indexes)
         if gone:
             changed[topic_id] = {index: pause for index, pause in now.items() if index not in gone}
     if not changed:
         return before
     return {topic_id: indexes for topic_id, indexes in {**before, **changed}.items() if indexes}
+
+
+def _by_topic(partitions: Partitions) -> Mapping[TopicId, Sequence[int]]:
+    """Return all partitions of each topic: a request may name a topic thousands of times."""
+    indexes_by_topic: dict[TopicId, list[int]] = {}
+    for topic_id, indexes in partitions:
+        indexes_by_topic.setdefault(topic_id, []).extend(indexes)
+    return indexes_by_topic
 
 
 def added(before: PausedPartitions, after: PausedPartitions) -> dict[TopicId, frozenset[int]]:
