@@ -29,7 +29,7 @@ from headgate.admin import (
 )
 from headgate.broker import run
 from headgate.client import offsets, pauses
-from headgate.client.errors import ConnectionFailed, OutcomeUnknown, PartlyRefused
+from headgate.client.errors import ConnectionFailed, NoNodeReachable, OutcomeUnknown, PartlyRefused
 from headgate.client.membership import MemberSettings, Membership
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
@@ -244,6 +244,45 @@ def test_a_failure_that_cannot_be_cleaned_up_names_what_was_left(
     reader.releases = True
     assert admin.rewind(group, {ZERO: 42})[0].was_left
     assert committed(admin, group) == {0: 42}
+
+
+def test_a_second_interruption_says_what_is_left(
+    admin: Admin, reader: Reader, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one puts everything back; who interrupts that too learns that partitions are still paused."""
+    reader.releases = False
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pauses, "resume", interrupt)
+        with pytest.raises(RewindUnfinished, match="flights-0 may still be paused") as unfinished:
+            admin.rewind(group, {ZERO: 42}, on_progress=lambda at: interrupt() if at.waiting_for else None)
+    assert isinstance(unfinished.value.__cause__, KeyboardInterrupt)
+    reader.releases = True
+    assert admin.rewind(group, {ZERO: 42})[0].was_left
+
+
+def test_a_rewind_waits_for_a_server_that_restarts(
+    admin: Admin, reader: Reader, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it cleans up: partitions that stay paused are worse than a wait."""
+    coordinator, down = admin.cluster._coordinator, iter([True] * 3)
+
+    def unreachable_at_first(group_id: GroupId) -> Any:
+        if next(down, False):
+            raise NoNodeReachable("it restarts")
+        return coordinator(group_id)
+
+    def stop(progress: RewindProgress) -> None:
+        if progress.step is RewindStep.SETTING:
+            monkeypatch.setattr(admin.cluster, "_coordinator", unreachable_at_first)
+
+    assert admin.rewind(group, {ZERO: 42}, on_progress=stop)[0].offset == 42
+    assert next(down, None) is None
+    assert committed(admin, group) == {0: 42}
+    assert not admin.cluster.waits_for_nodes, "it is the caller's choice again"
 
 
 def test_what_somebody_else_paused_stays_paused(admin: Admin, reader: Reader, group: str) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -133,6 +133,19 @@ class Rewind:
         """Do it. Raises what stopped it, when all is as it was; `RewindUnfinished` when it is not."""
         self.plan()  # what cannot be planned pauses nothing
         before = pauses.list_paused(self.cluster, self.group_id)
+        with self._waiting_for_nodes():
+            return self._run(before)
+
+    @contextlib.contextmanager
+    def _waiting_for_nodes(self) -> Iterator[None]:
+        """Wait for a server that restarts: partitions that are paused must be resumed."""
+        waited, self.cluster.waits_for_nodes = self.cluster.waits_for_nodes, True
+        try:
+            yield
+        finally:
+            self.cluster.waits_for_nodes = waited
+
+    def _run(self, before: Mapping[TopicPartition, PausedPartition]) -> list[RewoundPartition]:
         left = {one for one in self.targets if one in before and _is_ours(before[one])}
         self._refuse_shifts(left)
         own = [one for one in sorted(self.targets) if one not in before or one in left]
@@ -151,13 +164,13 @@ class Rewind:
             raise
         try:
             self._resume(own, "the offsets are set")
+            self._tell(RewindStep.DONE)
         except RewindUnfinished:
             raise
         except BaseException as failure:
             self._resume(own, "the offsets are set", failure)
             failure.add_note("the rewind was done all the same")
             raise
-        self._tell(RewindStep.DONE)
         return [
             RewoundPartition(
                 partition=each.partition,
@@ -226,7 +239,7 @@ class Rewind:
             self._tell_safely(RewindStep.RESTORING)
             try:
                 self._restore(done)
-            except ClientError as problem:
+            except (ClientError, KeyboardInterrupt) as problem:
                 failure.add_note(f"the offsets could not be put back: {problem}")
                 raise RewindUnfinished(self.group_id, own, "offsets may be set") from failure
         self._tell_safely(RewindStep.RESUMING)
@@ -242,9 +255,11 @@ class Rewind:
             self._commit_surely(old, {each.partition: each.offset for each in changed})
 
     def _resume(self, own: list[TopicPartition], state: str, failure: BaseException | None = None) -> None:
+        """Resume. After a `failure` an interruption ends it too: the caller must learn what was left."""
+        expected = ClientError if failure is None else (ClientError, KeyboardInterrupt)
         try:
             resume_all(self.cluster, self.group_id, own)
-        except ClientError as problem:
+        except expected as problem:
             raise RewindUnfinished(self.group_id, own, state) from (failure or problem)
 
     def _tell(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,10 @@ import pytest
 from confluent_kafka import Consumer
 from tests.cli.support import Command, committed, rows
 from tests.consumers import reading
+
+from headgate.admin import Admin
+from headgate.cli.consumer_groups.pausing import progress
+from headgate.cli.consumer_groups.printing import say
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -133,6 +139,58 @@ def test_a_member_that_does_not_answer_is_named(command: Command, group: str, bo
         assert "pausing" in waiting.stdout
         assert "--paused-partitions shows who holds on" in waiting.stderr
         command("--resume", "--group", group, "--topic", "flights:0")
+
+
+def test_a_rewind_that_is_terminated_resumes_its_partitions(command: Command, bootstrap_servers: str) -> None:
+    """By a signal of a supervisor or a terminal that closes as by Ctrl-C; the exit code says it."""
+    group, settings = "terminated", {"group.protocol": "consumer", "client.id": "sleeper"}
+    words = ("--group", group, "--topic", "flights:0")
+    with reading(bootstrap_servers, group, "flights", settings):
+        program = (sys.executable, "-m", "headgate", "consumer-groups")
+        server = ("--bootstrap-server", bootstrap_servers)
+        rewind = subprocess.Popen(
+            [*program, *server, "--rewind", *words, "--to-offset", "1", "--execute"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while "pausing" not in command("--paused-partitions", "--group", group).stdout:
+            assert rewind.poll() is None
+        rewind.terminate()
+        _, said = rewind.communicate(timeout=30)
+        assert rewind.returncode == 130
+        assert f"group {group}: interrupted; the partitions are resumed, and no offset is changed" in said
+        assert "no partition is paused" in command("--paused-partitions", "--group", group).stderr
+        nothing = command("--pause", "--group", group, "--all-topics")
+        assert nothing.exit_code == 1
+        assert "has no committed offsets: name the topics with --topic" in nothing.stderr
+
+
+def test_an_interrupted_pause_says_that_it_remains(
+    command: Command, group: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its wait is over; the partitions are still paused."""
+
+    def interrupt(admin: object, *arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Admin, "wait_until_paused", interrupt)
+    settings = {"group.protocol": "consumer", "client.id": "sleeper"}
+    with reading(bootstrap_servers, group, "flights", settings):
+        words = ("--group", group, "--topic", "flights:0")
+        interrupted = command("--pause", *words)
+        assert interrupted.exit_code == 130
+        assert "may be paused: --resume resumes them" in interrupted.stderr
+        assert "flights 0" in command("--resume", *words).stdout
+
+
+def test_names_of_groups_are_no_markup_and_reasons_do_not_change_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Clients choose them."""
+    with progress("group [/x]: \x1b[2J") as show:
+        show("group [red]: [/y]")
+    say("paused since ever (\x1b]0;title\x07)")
+    assert capsys.readouterr().err.endswith("headgate: paused since ever (\\x1b]0;title\\x07)\n")
 
 
 def test_groups_that_cannot_be_paused_say_why(command: Command, group: str, member: Consumer) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.text import Text
 
 from headgate.admin import (
     Admin,
@@ -23,12 +24,14 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, say
+from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, printable, say
 from headgate.cli.consumer_groups.remarks import assignment_text
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
 RELEASE_TIMEOUT_S = 300
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 _PAUSED: Columns = (
     "group",
     "topic",
@@ -62,12 +65,19 @@ def pause(admin: Admin, options: Options) -> int:
     for group_id in asked_groups(admin, options):
         try:
             partitions = _partitions(admin, options, admin.committed_offsets(group_id))
+            if not partitions:
+                say(f"group {group_id} has no committed offsets: name the topics with --topic")
+                has_failed = True
+                continue
             admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
             if not options.no_wait:
-                wait_for_release(admin, group_id, partitions, options)
+                _wait_for_release(admin, group_id, partitions, options)
         except NotReleased as error:
             say(in_words(error))
             has_failed = True
+        except KeyboardInterrupt:
+            say(f"group {group_id}: interrupted; the partitions may be paused: --resume resumes them")
+            return INTERRUPTED
         except OF_ONE_GROUP as error:
             say(why_refused(admin, group_id, error))
             has_failed = True
@@ -77,10 +87,10 @@ def pause(admin: Admin, options: Options) -> int:
     return 1 if has_failed else 0
 
 
-def wait_for_release(
+def _wait_for_release(
     admin: Admin, group_id: str, partitions: Iterable[TopicPartition], options: Options
 ) -> None:
-    """Wait until no member owns these partitions, and show the current owners. Raises `NotReleased`."""
+    """Wait until no member owns these partitions, and show which are owned. Raises `NotReleased`."""
     with progress(f"group {group_id}: pausing") as show:
 
         def on_waiting(waiting: Waiting) -> None:
@@ -102,8 +112,12 @@ def waiting_text(waiting_for: Iterable[PausedPartition], elapsed_s: float) -> st
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
     """Show one changing line on standard error during the block, if it is a terminal."""
-    with Console(stderr=True).status(first) as status:
-        yield status.update
+
+    def plain(text: str) -> Text:
+        return Text(printable(text))  # names may look like markup
+
+    with Console(stderr=True).status(plain(first)) as status:
+        yield lambda text: status.update(plain(text))
 
 
 # --resume

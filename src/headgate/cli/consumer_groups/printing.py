@@ -57,7 +57,12 @@ def print_rows(rows: Sequence[Row], columns: Columns, name: str, output: str) ->
 
 def say(problem: str) -> None:
     """Print a message on standard error."""
-    typer.echo(f"headgate: {problem}", err=True)
+    typer.echo(f"headgate: {printable(problem)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Escape control characters: clients choose names and reasons, which could change the terminal."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _cell(value: Any) -> str:
@@ -65,9 +70,7 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
-    text = value if isinstance(value, str) else str(value)
-    # Clients choose these texts: escape control characters, which could change the terminal.
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return printable(value if isinstance(value, str) else str(value))
 
 
 def _csv_cell(value: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from headgate.admin import Admin, RewindProgress, RewindStep, RewoundPartition, 
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import (
+    INTERRUPTED,
     RELEASE_TIMEOUT_S,
     caller,
     progress,
@@ -19,12 +22,33 @@ from headgate.cli.consumer_groups.pausing import (
 )
 from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, say
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")
 
 
 def rewind(admin: Admin, options: Options) -> int:
     """Show the offsets that a rewind sets; with `--execute`, set them. Return 1 if a group was refused."""
-    return _execute(admin, options) if options.execute else _show(admin, options)
+    if not options.execute:
+        return _show(admin, options)
+    with _signals_interrupt():
+        return _execute(admin, options)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an interruption, which resumes the partitions before the command ends."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signals = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]  # nohup ignores SIGHUP
+    try:
+        for one in signals:
+            signal.signal(one, interrupt)
+        yield
+    finally:
+        for one in signals:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _show(admin: Admin, options: Options) -> int:
@@ -67,7 +91,13 @@ def _execute(admin: Admin, options: Options) -> int:
         except OF_ONE_GROUP as error:
             say("; ".join([why_refused(admin, group_id, error), *getattr(error, "__notes__", ())]))
             is_refused = True
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                return INTERRUPTED
             continue
+        except KeyboardInterrupt as interruption:
+            notes = getattr(interruption, "__notes__", ("nothing was changed",))
+            say("; ".join([f"group {group_id}: interrupted", *notes]))
+            return INTERRUPTED
         rows += [_row(group_id, each) for each in rewound]
         _say_of(group_id, rewound, options)
     print_rows(rows, _REWOUND, "partitions", options.output)
