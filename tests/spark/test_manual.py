@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from headgate.spark import group_transforms, schemas, transforms
 from headgate.spark.options import NAMES
+from headgate.spark.stream.options import STREAM_NAMES
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
@@ -24,5 +25,7 @@ def test_every_option_column_event_and_transform_is_in_the_manual() -> None:
     } - {"exactly"}
     assert len(columns) > 40
     assert {"lag_over_time", "rebalances"} <= made
-    missing = {name for name in {*NAMES, *columns, *schemas.EVENTS, *made} if name not in MANUAL}
+    missing = {
+        name for name in {*NAMES, *STREAM_NAMES, *columns, *schemas.EVENTS, *made} if name not in MANUAL
+    }
     assert missing == set()

@@ -16,9 +16,10 @@ from headgate.log.swap import CompactionState
 from headgate.spark import directory as directory_source
 from headgate.spark import segments
 from headgate.spark.directory import CompactedWhileRead
+from headgate.spark.formats import HeadgateDataSource
 from headgate.spark.options import OptionError, parse
 from headgate.spark.plan import MissingData
-from headgate.spark.source import RECORDS_VIEW, CorruptionsReader, HeadgateDataSource, ViewReader
+from headgate.spark.source import RECORDS_VIEW, CorruptionsReader, ViewReader
 
 TOPIC = "flights"
 

@@ -101,16 +101,11 @@ class MemberState:
             message.topic_partitions = _on_wire(self.owned)
         return message
 
-    def leaving(self) -> ConsumerGroupHeartbeatRequest:
+    def leaving(self, *, finally_: bool = False) -> ConsumerGroupHeartbeatRequest:
         """Return the heartbeat with which the member leaves: temporarily if it is static, else finally."""
-        is_static = self.settings.instance_id is not None
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self.settings.group_id,
-            member_id=self.member_id,
-            member_epoch=LEAVE_FOR_NOW_EPOCH if is_static else LEAVE_EPOCH,
-            instance_id=self.settings.instance_id,
-            topic_partitions=None,
-        )
+        instance_id = self.settings.instance_id
+        epoch = LEAVE_EPOCH if finally_ or instance_id is None else LEAVE_FOR_NOW_EPOCH
+        return _leave_message(self.settings.group_id, self.member_id, instance_id, epoch)
 
     def take(self, sent: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse) -> None:
         """Take the response to `sent`. Raises `RequestRefused` for errors that rejoining does not resolve."""
@@ -151,12 +146,15 @@ class MemberView:
     """Owned partitions that are no longer assigned. Release them after a last commit."""
     lost: int
     """How often the coordinator fenced the member. Then its partitions were lost without a release."""
+    topic_ids: Mapping[TopicName, TopicId]
+    """The ids of the topics of the assigned partitions."""
 
 
 class Membership:
     """A member of a consumer group. Call `join` and `leave`, or use it in a `with` block.
 
-    `timeout_s` limits each request. Call the methods from one thread. Heartbeats are sent from another one.
+    `timeout_s` limits each request. With `waits_for_nodes` a commit waits this long for a reachable node.
+    Call the methods from one thread. Heartbeats are sent from another one.
     """
 
     def __init__(
@@ -167,13 +165,15 @@ class Membership:
         member_id: MemberId | None = None,
         timeout_s: float = 10.0,
         client_id: str = "headgate",
+        waits_for_nodes: bool = False,
     ) -> None:
         self.settings = settings
         self._state = MemberState(settings, member_id or new_member_id())
         self._names: dict[TopicId, TopicName] = {}
         self._heartbeats = Cluster(bootstrap_servers, timeout_s, client_id)
-        self._commits = Cluster(bootstrap_servers, timeout_s, client_id)
+        self._commits = Cluster(bootstrap_servers, timeout_s, client_id, waits_for_nodes=waits_for_nodes)
         self._interval_s = 0.0
+        self._releases_at_once = False
         self._changed = threading.Condition()
         """Guards the state; notified at each change of it and when the member leaves."""
         self._error: ClientError | None = None
@@ -209,6 +209,11 @@ class Membership:
                 self._named(state.assigned),
                 self._named(state.owned - state.assigned),
                 state.lost,
+                {
+                    self._names[topic_id]: topic_id
+                    for topic_id, _ in state.assigned
+                    if topic_id in self._names
+                },
             )
 
     def wait_for_assignment(self, timeout_s: float) -> MemberView:
@@ -232,22 +237,32 @@ class Membership:
             self._state.release(frozenset(each for each in owned if self._named({each}) & released))
             self._changed.notify_all()
 
-    def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
-        """Commit offsets of partitions that the member owns, under its epoch.
+    def release_at_once(self, is_wanted: bool) -> None:
+        """Choose whether revoked partitions are released by heartbeats, without a call of `release`."""
+        with self._changed:
+            self._releases_at_once = is_wanted
+            self._release_revoked()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset], epoch: int | None = None
+    ) -> None:
+        """Commit offsets of partitions that the member owns, under its current epoch or an earlier one.
 
         Raises `PartlyRefused` or `RequestRefused`. STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID mean that the
-        partitions are assigned to another member now.
+        partitions were taken from the member since that epoch.
         """
         with self._changed:
             self._check()
-            committer = Committer(self.member_id, self._state.epoch, self.settings.instance_id)
+            at = self._state.epoch if epoch is None else epoch
+            committer = Committer(self.member_id, at, self.settings.instance_id)
         commit_offsets(self._commits, self.settings.group_id, offsets, committer=committer)
 
-    def leave(self) -> None:
+    def leave(self, *, finally_: bool = False) -> None:
         """Leave the group and end the thread. A second call does nothing.
 
-        A static member leaves temporarily: it keeps its partitions until its session times out. If the
-        coordinator cannot be reached, it removes the member when the session times out.
+        A static member leaves temporarily: it keeps its partitions until its session times out. With
+        `finally_` it leaves like other members: the group can be empty at once. If the coordinator cannot be
+        reached, it removes the member when the session times out.
         """
         with self._changed:
             self._is_leaving = True
@@ -255,7 +270,7 @@ class Membership:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            self._send_leave()
+            self._send_leave(self._state.leaving(finally_=finally_))
         self._close()
 
     def __enter__(self) -> Self:
@@ -307,8 +322,13 @@ class Membership:
         self._learn_names({topic_id for topic_id, _ in (*assigned, *self._state.owned)})
         with self._changed:
             self._state.take(message, answer)
+            self._release_revoked()
             self._interval_s = max(0.01, answer.heartbeat_interval_ms / 1000)
             self._changed.notify_all()
+
+    def _release_revoked(self) -> None:
+        if self._releases_at_once:
+            self._state.release(self._state.owned)
 
     def _learn_names(self, topic_ids: set[TopicId]) -> None:
         unknown = topic_ids - self._names.keys()
@@ -340,14 +360,38 @@ class Membership:
             if topic_id in self._names
         )
 
-    def _send_leave(self) -> None:
+    def _send_leave(self, message: ConsumerGroupHeartbeatRequest) -> None:
         if self._error is not None or self._state.epoch == JOIN_EPOCH:
             return
         try:
             node = self._heartbeats.coordinator(self.settings.group_id)
-            check("leaving", node.request(self._state.leaving()).error_code)
+            check("leaving", node.request(message).error_code)
         except ClientError:
             return
+
+
+def remove_member(
+    cluster: Cluster, group_id: GroupId, member_id: MemberId, instance_id: InstanceId | None
+) -> None:
+    """Remove a member from a group, as if it left: for a member whose process is known to have ended.
+
+    Raises `RequestRefused`; not if the member is no longer there.
+    """
+    answer = cluster.ask_coordinator(group_id, _leave_message(group_id, member_id, instance_id, LEAVE_EPOCH))
+    if answer.error_code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+        check(f"removal of member {member_id} of group {group_id}", answer.error_code, answer.error_message)
+
+
+def _leave_message(
+    group_id: GroupId, member_id: MemberId, instance_id: InstanceId | None, epoch: int
+) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=instance_id,
+        topic_partitions=None,
+    )
 
 
 def _on_wire(partitions: Partitions) -> list[TopicPartitions]:

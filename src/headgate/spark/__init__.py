@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
+from headgate.spark.formats import HeadgateDataSource
 from headgate.spark.readers import (
     corruptions,
     group_events,
@@ -22,7 +23,6 @@ from headgate.spark.readers import (
     records,
     register,
 )
-from headgate.spark.source import HeadgateDataSource
 
 # By default Spark starts its workers with the first `python3` it finds; they must find this package. Spark
 # reads this variable when it starts, so it applies to sessions made after this import; `spark.pyspark.python`

@@ -57,7 +57,7 @@ class FetchTask(Task):
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
         """Fetch all ranges, response by response, each with its partition."""
-        with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+        with connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
             for offsets in self.ranges:
                 for scan in _Fetching(self, cluster, offsets).scans():
                     yield offsets.where, scan
@@ -66,7 +66,7 @@ class FetchTask(Task):
         """Fetch the record at an offset that another task may read, if the plan includes it."""
         log_end = max(offsets.log_end for offsets in self.ranges if offsets.where == where)
         if offset < log_end:
-            with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+            with connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
                 wanted = OffsetRange(where, offset, offset + 1, log_end)
                 yield from _Fetching(self, cluster, wanted).scans()
 
@@ -167,13 +167,23 @@ class _Fetching:
 def plan(options: Options) -> list[Task]:
     """Get the bounds of the partitions from the cluster, and divide the offsets. Raises MissingData."""
     assert options.bootstrap_servers is not None
-    with _connect(options.bootstrap_servers, options.timeout_s) as cluster:
+    with connect(options.bootstrap_servers, options.timeout_s) as cluster:
         partitions = _partitions(cluster, options)
         options.check_partitions(partitions)
         earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
         latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
         leaders = cluster.leaders
     bounds = {where: _wanted(options, where, earliest[where], latest[where]) for where in partitions}
+    return list(divide(bounds, options, leaders)) or [Task()]
+
+
+def divide(
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+    options: Options,
+    leaders: Mapping[TopicPartition, Address],
+) -> list[FetchTask]:
+    """Divide the offsets to read, by partition from the first up to but not including the second."""
+    assert options.bootstrap_servers is not None
     total = sum(max(end - start, 0) for start, end in bounds.values())
     longest = max(1, -(-total // options.min_partitions))
     ranges = [
@@ -190,12 +200,13 @@ def plan(options: Options) -> list[Task]:
             share,
         )
         for share in share_out(ranges, options.min_partitions)
-    ] or [Task()]
+    ]
 
 
-def _connect(
+def connect(
     servers: str, timeout_s: float, leaders: Mapping[TopicPartition, Address] | None = None
 ) -> Cluster:
+    """Return a client that waits for nodes that are restarting."""
     return Cluster(servers, timeout_s, CLIENT_ID, leaders=leaders or {}, waits_for_nodes=True)
 
 

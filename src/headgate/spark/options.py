@@ -117,9 +117,12 @@ class Options:
                 raise OptionError(f"option {name} names partitions that do not exist: {', '.join(strangers)}")
 
 
-def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
-    """Check the options of a read; `topic` is set for readers of a fixed topic."""
-    values = _by_documented_name(given)
+def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[str] = ()) -> Options:
+    """Check the options of a read. Raises OptionError.
+
+    `topic` is set for readers of a fixed topic. `others` are names that an error can suggest, too.
+    """
+    values = _by_documented_name(given, others)
     topics = _topic_choice(values, topic)
     _check_source(values)
     path = values.get("path")
@@ -128,15 +131,15 @@ def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
         topics=topics,
         path=local_path(path) if path else None,
         bootstrap_servers=values.get("kafka.bootstrap.servers"),
-        starting_offsets=_offsets("startingOffsets", values.get("startingOffsets", "earliest"), topics),
-        ending_offsets=_offsets("endingOffsets", values.get("endingOffsets", "latest"), topics),
+        starting_offsets=_bounds("startingOffsets", values.get("startingOffsets", "earliest"), topics),
+        ending_offsets=_bounds("endingOffsets", values.get("endingOffsets", "latest"), topics),
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        include_headers=_truth("includeHeaders", values.get("includeHeaders", "true")),
-        min_partitions=_count("minPartitions", values.get("minPartitions", str(cores()))),
+        include_headers=truth("includeHeaders", values.get("includeHeaders", "true")),
+        min_partitions=whole_number("minPartitions", values.get("minPartitions", str(cores()))),
         max_bytes_per_task=_size("maxBytesPerTask", values.get("maxBytesPerTask", "256m")),
         timeout_s=_seconds("timeout", values.get("timeout", "60s")),
-        fail_on_corrupt=_truth("failOnCorrupt", values.get("failOnCorrupt", "true")),
-        fail_on_data_loss=_truth("failOnDataLoss", values.get("failOnDataLoss", "true")),
+        fail_on_corrupt=truth("failOnCorrupt", values.get("failOnCorrupt", "true")),
+        fail_on_data_loss=truth("failOnDataLoss", values.get("failOnDataLoss", "true")),
     )
 
 
@@ -174,13 +177,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _by_documented_name(given: Mapping[str, str]) -> dict[str, str]:
+def _by_documented_name(given: Mapping[str, str], others: Iterable[str]) -> dict[str, str]:
     by_name = {name.lower(): name for name in NAMES} | ALIASES
     values: dict[str, str] = {}
     for key, value in given.items():
         name = by_name.get(key.lower())
         if name is None:
-            raise OptionError(f"headgate has no option {key!r}{_nearest(key, [*NAMES, *ALIASES])}")
+            raise OptionError(f"headgate has no option {key!r}{_nearest(key, [*NAMES, *ALIASES, *others])}")
         if values.setdefault(name, value) != value:
             raise OptionError(f"option {name} is given twice: {values[name]!r} and {value!r}")
     return values
@@ -240,12 +243,17 @@ def _nearest(name: str, known: Mapping[str, str] | list[str]) -> str:
     return f"; there are {', '.join(known)}"
 
 
-def _offsets(name: str, text: str, topics: TopicChoice) -> Offsets:
+def _bounds(name: str, text: str, topics: TopicChoice) -> Offsets:
     everything, word = (EARLIEST, "earliest") if name == "startingOffsets" else (LATEST, "latest")
     if text.strip().lower() == word:
         return {}
     if not text.lstrip().startswith("{"):
         raise OptionError(f"option {name}: {text!r} is neither {word} nor JSON like {_EXAMPLE}")
+    return offsets_in(name, text, topics, {everything: word})
+
+
+def offsets_in(name: str, text: str, topics: TopicChoice, words: Mapping[int, str]) -> Offsets:
+    """Return the offsets in the JSON of an option; `words` has the negative ones that are allowed."""
     try:
         by_topic = json.loads(text)
         offsets = {
@@ -257,11 +265,11 @@ def _offsets(name: str, text: str, topics: TopicChoice) -> Offsets:
         raise OptionError(f"option {name}: {text!r} is not like {_EXAMPLE}") from problem
     if strangers := set(by_topic) - set(topics.among(by_topic)):
         raise OptionError(f"option {name} names topics that are not read: {', '.join(sorted(strangers))}")
+    allowed = " and ".join(f"{number} ({word})" for number, word in words.items())
     for where, offset in offsets.items():
-        if offset < 0 and offset != everything:
+        if offset < 0 and offset not in words:
             raise OptionError(
-                f"option {name}: {offset} for partition {where.partition}, but only {everything} ({word}) "
-                "may be negative"
+                f"option {name}: {offset} for partition {where.partition}, but only {allowed} may be negative"
             )
     return offsets
 
@@ -269,7 +277,8 @@ def _offsets(name: str, text: str, topics: TopicChoice) -> Offsets:
 _EXAMPLE = '{"topic": {"0": 23}}'
 
 
-def _count(name: str, text: str) -> int:
+def whole_number(name: str, text: str) -> int:
+    """Return the number in an option, at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise OptionError(f"option {name}: {text!r} is not a whole number of 1 or more")
     return int(text)
@@ -289,7 +298,8 @@ def _seconds(name: str, text: str) -> float:
     return float(match[1]) * {"ms": 0.001, "m": 60.0}.get(match[2], 1.0)
 
 
-def _truth(name: str, text: str) -> bool:
+def truth(name: str, text: str) -> bool:
+    """Return the truth value of an option."""
     if text.strip().lower() not in ("true", "false"):
         raise OptionError(f"option {name}: {text!r} is neither true nor false")
     return text.strip().lower() == "true"

@@ -12,9 +12,7 @@ from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.spark.options import OptionError, choose_columns, source_option
-from headgate.spark.schemas import OFFSET_COMMITS
-from headgate.spark.source import (
+from headgate.spark.formats import (
     DATA_SOURCES,
     CorruptionsDataSource,
     GroupEventsDataSource,
@@ -23,6 +21,8 @@ from headgate.spark.source import (
     OffsetCommitsDataSource,
     OffsetHistoryDataSource,
 )
+from headgate.spark.options import OptionError, choose_columns, source_option
+from headgate.spark.schemas import OFFSET_COMMITS
 
 Source = str | os.PathLike[str]
 

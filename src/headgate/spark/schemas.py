@@ -42,6 +42,9 @@ RECORDS = _struct(
 )
 """Any topic's records: the columns of Spark's own Kafka connector."""
 
+STREAM_RECORDS = StructType([*RECORDS.fields, StructField("epoch", _INTEGER, nullable=True)])
+"""The records of a stream, with the epoch: a record that a rewind delivers again has a higher one."""
+
 OFFSET_COMMITS = _struct(
     log_partition=_INTEGER,
     log_offset=_LONG,

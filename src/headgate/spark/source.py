@@ -1,4 +1,4 @@
-"""The Python data sources, which Spark calls to plan a read and to run its tasks.
+"""The readers behind the data sources, which Spark calls to plan a read and to run its tasks.
 
 All of them read a log the same way and differ in the view of its records. A task decodes in its own Python
 worker and returns Arrow record batches to Spark: no row becomes a Python object.
@@ -7,21 +7,21 @@ worker and returns Arrow record batches to Spark: no row becomes a Python object
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicPartition
+from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records, unpack
 from headgate.log.batch_scan import Corruption, CorruptLog, only
 from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
 from headgate.spark.arrow import Column, Rows
-from headgate.spark.options import OptionError, Options, choose_columns, parse
+from headgate.spark.options import OptionError, Options, choose_columns
 from headgate.spark.plan import MissingData, Task
 from headgate.spark.run_rows import Run, incomplete, run_of
 from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
@@ -134,7 +134,7 @@ class ViewReader(DataSourceReader):
         skipped: list[Corruption] = []
         for where, records, corruptions in _records(partition):
             self._judge(corruptions, skipped)
-            rows = self.view.rows(self._taken(partition, where, records), where)
+            rows = self._rows(partition, where, self._taken(partition, where, records))
             if rows.count:
                 arrays = [rows.columns[name]() for name in columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -145,6 +145,9 @@ class ViewReader(DataSourceReader):
                 f"bytes in all; the first is {skipped[0]}",
                 file=sys.stderr,
             )
+
+    def _rows(self, task: Task, where: TopicPartition, records: Records) -> Rows:
+        return self.view.rows(records, where)
 
     def _taken(self, task: Task, where: TopicPartition, records: Records) -> Records:
         """Return the records that the view includes."""
@@ -220,113 +223,3 @@ def _records(task: Task) -> Iterator[tuple[TopicPartition, Records, list[Corrupt
     for where, scan in task.scans():
         for records, corruptions in unpack(scan):
             yield where, records, corruptions
-
-
-class _LogDataSource(DataSource):
-    """The common part of the data sources."""
-
-    view: ClassVar[View]
-    topic: ClassVar[str | None] = None
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self.checked = parse(dict(options), self.topic)
-
-    def schema(self) -> StructType:
-        """Return the view's schema, or the selected columns."""
-        return self.view.only(self.view.names(self.checked))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader; the schema is the view's, or columns that the user chose with `.schema`."""
-        return ViewReader(self.view, self.checked, schema)
-
-
-class HeadgateDataSource(_LogDataSource):
-    """`spark.read.format("headgate")`: a topic's records, with the columns of Spark's Kafka connector."""
-
-    view = RECORDS_VIEW
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate"
-
-
-class OffsetCommitsDataSource(_LogDataSource):
-    """`format("headgate_offset_commits")`: the coordinator's log as `schemas.OFFSET_COMMITS`."""
-
-    view = OFFSET_COMMITS_VIEW
-    topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_offset_commits"
-
-
-class IncompleteCommitsDataSource(_LogDataSource):
-    """`format("headgate_incomplete_commits")`: commits that a crash cut, as `schemas.OFFSET_COMMITS`."""
-
-    view = INCOMPLETE_COMMITS_VIEW
-    topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_incomplete_commits"
-
-
-class OffsetHistoryDataSource(_LogDataSource):
-    """`format("headgate_offset_history")`: records that compaction replaced, as `schemas.OFFSET_COMMITS`.
-
-    A record that was moved twice because of a crash occurs twice.
-    """
-
-    view = OFFSETS_HISTORY_VIEW
-    topic = OFFSETS_HISTORY_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_offset_history"
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader."""
-        return HistoryReader(self.view, self.checked, schema)
-
-
-class GroupEventsDataSource(_LogDataSource):
-    """`format("headgate_group_events")`: the coordinator's log as `schemas.GROUP_EVENTS`."""
-
-    view = GROUP_EVENTS_VIEW
-    topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_group_events"
-
-
-class CorruptionsDataSource(_LogDataSource):
-    """`format("headgate_corruptions")`: the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`."""
-
-    view = CORRUPTIONS_VIEW
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_corruptions"
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader."""
-        return CorruptionsReader(self.checked, schema)
-
-
-DATA_SOURCES = (
-    HeadgateDataSource,
-    OffsetCommitsDataSource,
-    IncompleteCommitsDataSource,
-    OffsetHistoryDataSource,
-    GroupEventsDataSource,
-    CorruptionsDataSource,
-)

@@ -1,0 +1,161 @@
+"""The formats that a session registers: the Python data sources of `headgate.spark`."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
+from headgate.spark.options import OptionError, parse
+from headgate.spark.source import (
+    CORRUPTIONS_VIEW,
+    GROUP_EVENTS_VIEW,
+    INCOMPLETE_COMMITS_VIEW,
+    OFFSET_COMMITS_VIEW,
+    OFFSETS_HISTORY_VIEW,
+    RECORDS_VIEW,
+    CorruptionsReader,
+    HistoryReader,
+    View,
+    ViewReader,
+)
+from headgate.spark.stream.options import StreamOptions, is_of_a_stream, parse_stream
+from headgate.spark.stream.reader import STREAM_VIEW, GroupStreamReader, names_of
+
+
+class _LogDataSource(DataSource):
+    """The common part of the data sources."""
+
+    view: ClassVar[View]
+    topic: ClassVar[str | None] = None
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.checked = parse(dict(options), self.topic)
+
+    def schema(self) -> StructType:
+        """Return the view's schema, or the selected columns."""
+        return self.view.only(self.view.names(self.checked))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader; the schema is the view's, or columns that the user chose with `.schema`."""
+        return ViewReader(self.view, self.checked, schema)
+
+
+class HeadgateDataSource(DataSource):
+    """`format("headgate")`: topics' records, with the columns of Spark's Kafka connector.
+
+    With `spark.read` a read of what there is; with `spark.readStream` and a `group.id` a stream that is a
+    consumer group.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        given = dict(options)
+        self.checked = parse_stream(given) if is_of_a_stream(given) else parse(given)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate"
+
+    def schema(self) -> StructType:
+        """Return the columns of records, or the selected ones."""
+        if isinstance(self.checked, StreamOptions):
+            return STREAM_VIEW.only(names_of(self.checked))
+        return RECORDS_VIEW.only(RECORDS_VIEW.names(self.checked))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        if isinstance(self.checked, StreamOptions):
+            raise OptionError("option group.id is for spark.readStream: a read has no group")
+        return ViewReader(RECORDS_VIEW, self.checked, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream."""
+        if not isinstance(self.checked, StreamOptions):
+            raise OptionError("option group.id is missing: the consumer group that the stream is")
+        return GroupStreamReader(self.checked, schema)
+
+
+class OffsetCommitsDataSource(_LogDataSource):
+    """`format("headgate_offset_commits")`: the coordinator's log as `schemas.OFFSET_COMMITS`."""
+
+    view = OFFSET_COMMITS_VIEW
+    topic = GROUP_OFFSETS_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_offset_commits"
+
+
+class IncompleteCommitsDataSource(_LogDataSource):
+    """`format("headgate_incomplete_commits")`: commits that a crash cut, as `schemas.OFFSET_COMMITS`."""
+
+    view = INCOMPLETE_COMMITS_VIEW
+    topic = GROUP_OFFSETS_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_incomplete_commits"
+
+
+class OffsetHistoryDataSource(_LogDataSource):
+    """`format("headgate_offset_history")`: records that compaction replaced, as `schemas.OFFSET_COMMITS`.
+
+    A record that was moved twice because of a crash occurs twice.
+    """
+
+    view = OFFSETS_HISTORY_VIEW
+    topic = OFFSETS_HISTORY_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_offset_history"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        return HistoryReader(self.view, self.checked, schema)
+
+
+class GroupEventsDataSource(_LogDataSource):
+    """`format("headgate_group_events")`: the coordinator's log as `schemas.GROUP_EVENTS`."""
+
+    view = GROUP_EVENTS_VIEW
+    topic = GROUP_OFFSETS_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_group_events"
+
+
+class CorruptionsDataSource(_LogDataSource):
+    """`format("headgate_corruptions")`: the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`."""
+
+    view = CORRUPTIONS_VIEW
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_corruptions"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        return CorruptionsReader(self.checked, schema)
+
+
+DATA_SOURCES = (
+    HeadgateDataSource,
+    OffsetCommitsDataSource,
+    IncompleteCommitsDataSource,
+    OffsetHistoryDataSource,
+    GroupEventsDataSource,
+    CorruptionsDataSource,
+)

@@ -1,0 +1,191 @@
+"""The group of a stream, as the process beside Spark's driver sees it: joining, committing, planning."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+
+from headgate.client.cluster import EARLIEST, LATEST, Cluster
+from headgate.client.errors import PartlyRefused
+from headgate.client.membership import Membership, MemberView
+from headgate.client.offsets import CommittedOffset, fetch_offsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicPartition
+from headgate.spark.broker import connect
+from headgate.spark.plan import MissingData
+from headgate.spark.stream.limits import limited
+from headgate.spark.stream.member import join, new_stream_id, topics_that_exist, wait_until_assigned
+from headgate.spark.stream.options import StreamOptions
+from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
+from headgate.spark.stream.progress import Step, is_new, next_step
+
+_RETRY_S = 0.05
+_TAKEN_AWAY = frozenset(
+    {
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+"""Refusals of a commit after which the assignment is read again."""
+
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Refusals of single partitions, of deleted topics. The other offsets of the request were committed."""
+
+
+class StreamGroup:
+    """The stream's group as the driver sees it, and its member, which joins when the checkpoint is known."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.options = options
+        self.cluster: Cluster = connect(options.servers, options.read.timeout_s)
+        self._member: Membership | None = None
+        self._known: dict[TopicPartition, CommittedOffset] = {}
+        """What this process committed, or found committed, last."""
+        self._seen: tuple[object, ...] | None = None
+        """The membership for which the group's offsets were fetched."""
+
+    def leave(self) -> None:
+        """Leave the group, which is then empty."""
+        if self._member is not None:
+            self._member.leave(finally_=True)
+            self._member = None
+        self.cluster.close()
+
+    def initial(self) -> StreamOffsets:
+        """Return where a new checkpoint starts. Raises MissingData for topics that do not exist."""
+        partitions = self._partitions()
+        committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
+        missing = [where for where in partitions if where not in committed]
+        stream_id = new_stream_id()
+        if missing:
+            member = self._joined(stream_id)
+            epoch, assigned = member.view().epoch, member.view().assigned
+            missing = [where for where in missing if where in assigned]
+            wanted = {where: self._starting(where) for where in missing}
+            asked = {where: offset for where, offset in wanted.items() if offset < 0}
+            found = wanted | self.cluster.list_offsets(asked)
+            new = {where: CommittedOffset(found[where], metadata=metadata_of(epoch)) for where in missing}
+            member.commit(new)
+            committed |= new
+        positions = {
+            where: Position(each.offset, each.offset, epoch_in(each.metadata) or 0)
+            for where, each in sorted(committed.items())
+        }
+        return StreamOffsets(stream_id, {}, positions)
+
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Return the end of every partition."""
+        return self.cluster.list_offsets(dict.fromkeys(self._partitions(), LATEST))
+
+    def following(
+        self, start: StreamOffsets, most: int | None, targets: Mapping[TopicPartition, int] | None
+    ) -> StreamOffsets | None:
+        """Commit `start`, and return the end of the next batch; None if there is nothing new.
+
+        `most` is the limit of the batch, in offsets. No partition is read beyond `targets`, if given.
+        """
+        member = self._joined(start.stream_id)
+        member.release_at_once(False)
+        view, step = self._commit(member, start)
+        positions, ends = dict(step.positions), self._ends(view)
+        for where, end in ends.items():
+            if end < positions[where].start:
+                self._lose(f"{where} ends at offset {end}, before {positions[where].start}")
+                positions[where] = Position(end, end, max(view.epoch, positions[where].epoch + 1))
+        if targets is not None:
+            ends = {where: min(end, targets.get(where, 0)) for where, end in ends.items()}
+        reached = limited({where: positions[where].start for where in ends}, ends, most)
+        for where, end in reached.items():
+            positions[where] = positions[where]._replace(end=end)
+        if positions == {where: position.at_end() for where, position in start.positions.items()}:
+            member.release_at_once(True)
+            return None
+        return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
+
+    def _ends(self, view: MemberView) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions, without those of topics that were deleted."""
+        existing = topics_that_exist(self.cluster, tuple(view.topic_ids))
+        there = [
+            where
+            for where in view.assigned
+            if where.topic in existing and existing[where.topic].topic_id == view.topic_ids[where.topic]
+        ]
+        return self.cluster.list_offsets(dict.fromkeys(there, LATEST))
+
+    def _commit(self, member: Membership, start: StreamOffsets) -> tuple[MemberView, Step]:
+        """Commit what is finished; repeat that if partitions are taken away meanwhile."""
+        deadline = time.monotonic() + self.options.read.timeout_s
+        while True:
+            view = member.view()
+            try:
+                return view, self._try_to_commit(member, view, start)
+            except PartlyRefused as refused:
+                if not _errors(refused) <= _TAKEN_AWAY or time.monotonic() > deadline:
+                    raise
+            self._seen = None
+            time.sleep(_RETRY_S)
+
+    def _try_to_commit(self, member: Membership, view: MemberView, start: StreamOffsets) -> Step:
+        owned = view.assigned | view.revoked
+        seen = (view.epoch, view.lost, view.assigned)
+        committed: Mapping[TopicPartition, CommittedOffset] = self._known
+        if seen != self._seen:
+            committed = fetch_offsets(self.cluster, self.options.group_id, owned) if owned else {}
+            self._check_topics(start, view)
+        new = [where for where in view.assigned if where not in committed and is_new(start, view, where)]
+        first = self.cluster.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        step = next_step(start, view, committed, self._known, first)
+        if step.lost:
+            self._lose(f"{min(step.lost).topic} was deleted and created again")
+        if step.commits:
+            try:
+                member.commit(step.commits, view.epoch)
+            except PartlyRefused as refused:
+                if not _errors(refused) <= _GONE:
+                    raise
+        self._known = {**self._known, **committed, **step.commits}
+        self._seen = seen
+        member.release(view.revoked)
+        return step
+
+    def _joined(self, stream_id: str) -> Membership:
+        if self._member is None:
+            self._member = join(self.options, stream_id, self.cluster)
+            existing = topics_that_exist(self.cluster, self.options.topics)
+            wanted = frozenset(
+                TopicPartition(name, each) for name in existing for each in existing[name].partitions
+            )
+            wait_until_assigned(self._member, self.cluster, wanted, self.options.read.timeout_s)
+        return self._member
+
+    def _partitions(self) -> list[TopicPartition]:
+        existing = topics_that_exist(self.cluster, self.options.topics)
+        for name in self.options.topics:
+            if name not in existing:
+                self._lose(f"topic {name} does not exist at {self.options.servers}")
+        return self._existing()
+
+    def _existing(self) -> list[TopicPartition]:
+        topics = topics_that_exist(self.cluster, self.options.topics)
+        return [TopicPartition(name, each) for name in topics for each in topics[name].partitions]
+
+    def _check_topics(self, start: StreamOffsets, view: MemberView) -> None:
+        """Report topics of the stream that were deleted."""
+        absent = {where.topic for where in start.positions} - view.topic_ids.keys()
+        for name in sorted(absent - topics_that_exist(self.cluster, tuple(absent)).keys() if absent else ()):
+            self._lose(f"topic {name} was deleted")
+
+    def _starting(self, where: TopicPartition) -> int:
+        return self.options.starting_offsets.get(where, self.options.starting_default)
+
+    def _lose(self, what: str) -> None:
+        """Report that records may be lost: an error, or a line on standard error."""
+        if self.options.read.fail_on_data_loss:
+            raise MissingData(f"{what}; set failOnDataLoss to false to read what there is")
+        print(f"headgate: {what}; what is missing is skipped", file=sys.stderr)
+
+
+def _errors(refused: PartlyRefused[TopicPartition]) -> set[ErrorCode | None]:
+    return {error.error for error in refused.refused.values()}

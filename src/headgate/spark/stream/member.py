@@ -1,0 +1,141 @@
+"""The membership of a stream in its group.
+
+The stream is one static member whose instance id is in the checkpoint, through the stream id in its offsets.
+So a stream that is started again knows the member that a killed predecessor left behind, and takes its place
+without waiting for the end of its session. Any other member of the group is a reason not to start: two
+readers would share the partitions. A member that left temporarily does not count; it is removed.
+
+When the stream stops, it leaves finally: the group is empty at once, and every tool can set its offsets.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+import uuid
+from types import FrameType
+from typing import NamedTuple
+
+from headgate.client.cluster import Cluster
+from headgate.client.errors import RequestRefused, RequestTimedOut
+from headgate.client.groups import MemberDescription, describe_groups
+from headgate.client.membership import MemberSettings, Membership, remove_member
+from headgate.client.pauses import knows_pauses, list_paused
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName, TopicPartition
+from headgate.spark.stream.options import StreamOptions
+
+CLIENT_ID = "headgate-spark-stream"
+_WAIT_S = 0.05
+_LEAVE_TIMEOUT_S = 5.0
+
+
+class GroupInUse(RuntimeError):
+    """The group has another member."""
+
+
+def new_stream_id() -> str:
+    """Return a random id for a new checkpoint."""
+    return uuid.uuid4().hex[:16]
+
+
+def join(options: StreamOptions, stream_id: str, cluster: Cluster) -> Membership:
+    """Join the group, in the place of a predecessor with the same checkpoint.
+
+    Raises `GroupInUse` if the group has another member, and the errors of `headgate.client.errors`.
+    """
+    instance_id = InstanceId(f"{CLIENT_ID}-{stream_id}")
+    _make_room(cluster, options.group_id, instance_id)
+    settings = MemberSettings(group_id=options.group_id, topics=options.topics, instance_id=instance_id)
+    member = Membership(
+        options.servers,
+        settings,
+        timeout_s=options.read.timeout_s,
+        client_id=CLIENT_ID,
+        waits_for_nodes=True,
+    )
+    member.join()
+    return member
+
+
+def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId) -> None:
+    """Remove the predecessor, and members that left temporarily. Raises `GroupInUse` for any other."""
+    group = describe_groups(cluster, [group_id])[group_id]
+    members = () if group is None else group.members
+    for member in members:
+        if member.instance_id != instance_id and not member.is_away:
+            raise GroupInUse(
+                f"group {group_id} has another member, {_named(member)}: a stream must be alone in its "
+                "group. A process that was killed stays a member until its session times out"
+            )
+    for member in members:
+        remove_member(
+            cluster,
+            group_id,
+            MemberId(member.member_id),
+            None if member.instance_id is None else InstanceId(member.instance_id),
+        )
+
+
+def _named(member: MemberDescription) -> str:
+    name = member.member_id if member.instance_id is None else f"{member.instance_id} ({member.member_id})"
+    return f"{name} of client {member.client_id} at {member.host}"
+
+
+def wait_until_assigned(
+    member: Membership, cluster: Cluster, wanted: frozenset[TopicPartition], timeout_s: float
+) -> None:
+    """Wait until every partition is assigned to the member or paused. Raises `RequestTimedOut`."""
+    deadline = time.monotonic() + timeout_s
+    group_id = member.settings.group_id
+    while missing := wanted - member.view().assigned - paused(cluster, group_id):
+        if time.monotonic() > deadline:
+            raise RequestTimedOut(
+                f"group {group_id} did not assign {len(missing)} of {len(wanted)} partitions to the stream "
+                f"within {timeout_s:g} s, among them {min(missing)}"
+            )
+        time.sleep(_WAIT_S)
+
+
+def paused(cluster: Cluster, group_id: GroupId) -> frozenset[TopicPartition]:
+    """Return the paused partitions of the group; none if the cluster cannot pause."""
+    if not knows_pauses(cluster, group_id):
+        return frozenset()
+    try:
+        return frozenset(list_paused(cluster, group_id))
+    except RequestRefused as refusal:
+        if refusal.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return frozenset()
+
+
+class Topic(NamedTuple):
+    """A topic as it is now."""
+
+    topic_id: TopicId
+    partitions: list[int]
+
+
+def topics_that_exist(cluster: Cluster, topics: tuple[TopicName, ...]) -> dict[TopicName, Topic]:
+    """Return those of the topics that exist. The leaders of their partitions are known afterwards."""
+    response = cluster.metadata(topics)
+    cluster.learn_leaders(response)
+    return {
+        TopicName(str(topic.name)): Topic(
+            TopicId(topic.topic_id), sorted(each.partition_index for each in topic.partitions)
+        )
+        for topic in response.topics
+        if topic.error_code == ErrorCode.NONE
+    }
+
+
+def stop_on_sigterm() -> None:
+    """Let a SIGTERM unwind the process's stack: Spark ends the reader's process with it, without a `stop`."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

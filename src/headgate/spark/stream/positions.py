@@ -1,0 +1,80 @@
+"""The positions of a stream in its partitions, as values and as the JSON in Spark's checkpoint.
+
+The end of a batch has for each partition the offset at which the batch starts reading (`s`), the offset at
+which it ends (`o`), and the epoch (`e`). A batch thus contains its own start: after a rewind it differs from
+the end of the batch before. Spark compares offsets as text, so all keys are sorted.
+
+The epoch is the member epoch under which the stream took the offset from the group. It rises when the stream
+starts to read from an offset that someone else committed: rows that are delivered again have a higher epoch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headgate.domain.ids import TopicId, TopicName, TopicPartition
+
+_MARK = "headgate-spark"
+
+
+class Position(NamedTuple):
+    """The part of one partition in a batch: offsets from `start` up to but not including `end`."""
+
+    start: int
+    end: int
+    epoch: int
+
+    def at_end(self) -> Position:
+        """Return the empty part that follows."""
+        return Position(self.end, self.end, self.epoch)
+
+
+@dataclass(frozen=True)
+class StreamOffsets:
+    """The end of a batch. `stream_id` is the same for all batches of a checkpoint."""
+
+    stream_id: str
+    topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the offsets for Spark."""
+        topics: dict[str, Any] = {}
+        for (topic, partition), (start, end, epoch) in sorted(self.positions.items()):
+            if topic not in topics:
+                topic_id = self.topic_ids.get(topic)
+                topics[topic] = {"id": topic_id and str(uuid.UUID(bytes=topic_id)), "partitions": {}}
+            topics[topic]["partitions"][str(partition)] = {"e": epoch, "o": end, "s": start}
+        return {"stream": self.stream_id, "topics": topics}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StreamOffsets:
+        """Return the offsets that Spark stored. Raises `ValueError` if another source wrote them."""
+        try:
+            ids = {TopicName(name): topic["id"] for name, topic in data["topics"].items()}
+            positions = {
+                TopicPartition(TopicName(name), int(partition)): Position(each["s"], each["o"], each["e"])
+                for name, topic in data["topics"].items()
+                for partition, each in topic["partitions"].items()
+            }
+            return cls(
+                data["stream"],
+                {name: TopicId(uuid.UUID(text).bytes) for name, text in ids.items() if text},
+                positions,
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            raise ValueError(f"the checkpoint has offsets of another source: {data}") from problem
+
+
+def metadata_of(epoch: int) -> str:
+    """Return the metadata of a commit by a stream: it tells the stream's commits from those of others."""
+    return f"{_MARK} {epoch}"
+
+
+def epoch_in(metadata: str) -> int | None:
+    """Return the epoch in the metadata of a commit; None if no stream made the commit."""
+    mark, _, text = metadata.partition(" ")
+    return int(text) if mark == _MARK and text.isdecimal() else None

@@ -1,0 +1,119 @@
+"""The progress of a stream in its group: what it commits, and where it finds that it was rewound.
+
+Rules:
+
+1. `start`, the end of the last batch that Spark has durably finished, is committed under the member epoch
+   that was current before the committed offsets were read. So the coordinator refuses the commit if a
+   partition was taken away in between.
+2. A committed offset that the stream did not commit is a rewind (forwards or backwards): the next batch
+   starts there, in a higher epoch. The stream commits the same offset in the new epoch, so that a restart
+   does not take it for another rewind.
+3. Offsets are never committed backwards, except by rule 2. A checkpoint older than the group's offset reads
+   its records again and commits nothing before it has passed that offset.
+4. A revoked partition is committed a last time, then released. It does not advance until it is assigned
+   again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate.client.membership import MemberView
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import TopicPartition
+from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
+
+Committed = Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows from a finished batch: the positions to read on from, and the offsets to commit."""
+
+    positions: Mapping[TopicPartition, Position]
+    """All partitions of the stream; also those that are not assigned now."""
+    commits: Committed = field(default_factory=dict)
+    lost: frozenset[TopicPartition] = frozenset()
+    """Partitions whose topic was deleted and created again: they start anew, in a higher epoch."""
+
+
+def next_step(
+    start: StreamOffsets,
+    view: MemberView,
+    committed: Committed,
+    known: Committed,
+    first_offsets: Mapping[TopicPartition, int],
+) -> Step:
+    """Compare the end of the last finished batch with the group's offsets.
+
+    `known` are the offsets that this process committed or found last, `first_offsets` those at which
+    new partitions start (`is_new`) for which nothing is committed; all of these must be among them.
+    """
+    positions = {where: position.at_end() for where, position in start.positions.items()}
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    lost = set()
+    for where in sorted(view.assigned | view.revoked):
+        before, now = start.positions.get(where), committed.get(where)
+        if before is not None and is_another_topic(start, view, where):
+            lost.add(where)
+        if where not in view.assigned and is_new(start, view, where):
+            continue
+        if before is None or is_new(start, view, where):
+            offset = first_offsets[where] if now is None else now.offset
+            epoch = _epoch_of_new(now, view, before)
+        elif now is not None and where in view.assigned and is_rewind(before, now, known.get(where)):
+            offset, epoch = now.offset, _epoch_after(before, now, view)
+        elif now is None or before.end > now.offset:
+            offset, epoch = before.end, before.epoch
+        else:
+            continue
+        positions[where] = Position(offset, offset, epoch)
+        wanted = CommittedOffset(offset, metadata=metadata_of(epoch))
+        if now is None or not is_same(now, wanted):
+            commits[where] = wanted
+    return Step(positions, commits, frozenset(lost))
+
+
+def is_new(start: StreamOffsets, view: MemberView, where: TopicPartition) -> bool:
+    """Whether the last batch did not have a partition, or one of an earlier topic of the same name."""
+    return where not in start.positions or is_another_topic(start, view, where)
+
+
+def is_another_topic(start: StreamOffsets, view: MemberView, where: TopicPartition) -> bool:
+    """Whether the topic of a partition was deleted and created again since the last batch."""
+    before, now = start.topic_ids.get(where.topic), view.topic_ids.get(where.topic)
+    return before is not None and now is not None and before != now
+
+
+def is_rewind(before: Position, now: CommittedOffset, known: CommittedOffset | None) -> bool:
+    """Whether someone else than the stream committed an offset, or restored an earlier one of its own."""
+    epoch = epoch_in(now.metadata)
+    if epoch == before.epoch and now.offset == before.end:
+        return False
+    if known is not None:
+        return not is_same(known, now)
+    if epoch != before.epoch:
+        return True
+    return now.offset < before.start
+
+
+def is_same(one: CommittedOffset, other: CommittedOffset) -> bool:
+    """Whether two commits have the same offset and metadata."""
+    return (one.offset, one.metadata) == (other.offset, other.metadata)
+
+
+def _epoch_after(before: Position, now: CommittedOffset, view: MemberView) -> int:
+    """Return the epoch after a rewind: that of another stream's commit if it is higher, else a new one."""
+    epoch = epoch_in(now.metadata)
+    if epoch is not None and epoch > before.epoch:
+        return epoch
+    return max(view.epoch, before.epoch + 1)
+
+
+def _epoch_of_new(now: CommittedOffset | None, view: MemberView, before: Position | None) -> int:
+    """Return the epoch of a partition that the stream did not have, or that is new under an old name."""
+    epoch = None if now is None else epoch_in(now.metadata)
+    if epoch is not None:
+        return epoch
+    return max(view.epoch, 0 if before is None else before.epoch + 1)
