@@ -17,6 +17,7 @@ from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.offset_model import OffsetModel
 from tests.simulation.past_model import Told
 from tests.simulation.past_reader import PastReader
+from tests.simulation.pause_model import NothingKnown, PauseModel
 from tests.simulation.plan import HISTORY_RETENTION_MS, RETENTION_MS, Plan
 from tests.simulation.requests import RETRIABLE, Request, Violation
 from tests.simulation.surroundings import Surroundings
@@ -25,6 +26,7 @@ from headgate.core.classic.commands import DescribeGroup, JoinGroup
 from headgate.core.consumer.commands import ConsumerHeartbeat, DescribeConsumerGroup
 from headgate.core.offsets.commands import CommitResult, FetchOffsets
 from headgate.core.offsets.history import GroupHistory, HistoryEntry
+from headgate.core.pause.commands import ListPausedPartitions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.domain.partitioning import partition_for
@@ -62,7 +64,11 @@ class Audit:
         rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT, time)
         self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
         self._groups = {group_id: GroupModel(group_id, members, rules) for group_id in joined}
-        self._balanced = {one: ConsumerGroupModel(one, members, rules) for one in balanced}
+        self._pauses = {
+            one: PauseModel(surroundings.topic_ids, lambda: time.seconds) for one in [*balanced, *mixed]
+        }
+        members.held_since = {one: pauses.held_since for one, pauses in self._pauses.items()}
+        self._balanced = {one: ConsumerGroupModel(one, members, rules, self._pauses[one]) for one in balanced}
         self._mixed = {one: MixedGroupModel(one) for one in mixed}
         """Of their members only the assigned partitions are known."""
         self._group_ids = [*simple, *joined, *balanced, *mixed]
@@ -88,6 +94,8 @@ class Audit:
         counts["rebalances"] = sum(group.rebalances for group in groups)
         for model in self._balanced.values():
             counts.update(model.counts)
+        for pauses in self._pauses.values():
+            counts.update(pauses.counts)
         counts["commits of former owners refused"] = sum(one.judged for one in self._mixed.values())
 
     # --- lives ---
@@ -106,6 +114,13 @@ class Audit:
             group.fails()
         for balanced in self._balanced.values():
             balanced.fails(self._time.seconds)
+        for pauses in self._pauses.values():
+            pauses.fails()
+
+    def paused_in(self, group_id: str) -> set[tuple[str, int]]:
+        """Return the paused partitions of a group."""
+        names = {topic_id: name for name, topic_id in self._surroundings.topic_ids().items()}
+        return {(names[topic_id], one) for topic_id, one in self._pauses[group_id].existing()}
 
     # --- requests ---
 
@@ -122,6 +137,8 @@ class Audit:
             session_seconds = self._surroundings.session_seconds(request.group_id)
             setting = Setting(session_seconds, self._surroundings.topic_ids())
             self._balanced[request.group_id].arrived(request, setting)
+        if request.group_id in self._pauses:
+            self._pauses[request.group_id].arrived(request)
 
     def judge(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:
         """Check a reply. Raises Violation."""
@@ -135,6 +152,8 @@ class Audit:
                 model.refused_at_the_door(request)
                 if request.group_id in self._balanced:
                     self._balanced[request.group_id].refused_at_the_door(request)
+                if request.group_id in self._pauses:
+                    self._pauses[request.group_id].refused_at_the_door(request)
             elif request.shard not in self._failing:
                 self._failed(request.shard)
             return
@@ -143,6 +162,9 @@ class Audit:
             self._journal.counts["conditions held" if result.is_attempted else "conditions failed"] += 1
         if group is not None:
             group.answered(request, result, self._time.seconds)
+        if request.group_id in self._pauses:
+            owners = self._balanced.get(request.group_id, NothingKnown())
+            self._pauses[request.group_id].answered(request, result, owners)
         if request.group_id in self._balanced:
             self._balanced[request.group_id].answered(request, result)
         if request.group_id in self._mixed:
@@ -239,6 +261,9 @@ class Audit:
         for group_id, balanced in self._balanced.items():
             if partition_for(group_id, self._plan.shards) == shard:
                 balanced.fails(self._time.seconds)
+        for group_id, pauses in self._pauses.items():
+            if partition_for(group_id, self._plan.shards) == shard:
+                pauses.fails()
 
     def loads(self, shard: int) -> None:
         """Note that a shard begins to read its log."""
@@ -294,6 +319,12 @@ class Audit:
             session_seconds = self._surroundings.session_seconds(group_id)
             self._journal.judged(lambda: self._balanced[group_id].loaded(result, at, session_seconds))
 
+        def on_listed(group_id: str, result: Any) -> None:
+            if life.is_over or self._disk.is_off or result in RETRIABLE:
+                return
+            self._journal.trace(f"{group_id} has paused {result!r}")
+            self._journal.judged(lambda: self._pauses[group_id].loaded(result))
+
         at = self._time.seconds
         for group_id in group_ids:
             if group_id in self._groups:
@@ -301,6 +332,8 @@ class Audit:
             if group_id in self._balanced:
                 command = DescribeConsumerGroup(GroupId(group_id))
                 life.ask_shard(shard, command, partial(on_balanced, group_id, at))
+            if group_id in self._pauses:
+                life.ask_shard(shard, ListPausedPartitions(GroupId(group_id)), partial(on_listed, group_id))
         for group_id in group_ids:
             life.ask_shard(shard, FetchOffsets(GroupId(group_id), None), partial(on_found, group_id))
         if not group_ids:

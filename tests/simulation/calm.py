@@ -1,9 +1,9 @@
 """Calm periods: nothing fails, all clients behave well, and at the end every group must be stable.
 
-Halfway the topics change once more, so that a stable group has to react.
+Halfway topics and pauses change once more, so that a stable group has to react.
 
 Each member has the group's epoch and the partitions that the group reports, there are no other members, and
-together they have all partitions of their subscribed topics, each exactly once.
+together they have all partitions of their subscribed topics that are not paused, each exactly once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.administrator import Administrator
 from tests.simulation.classic_consumer import ClassicConsumer, NamedPart
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.disk import SimulatedDisk
@@ -39,12 +40,15 @@ class Calm:
         disk: SimulatedDisk,
         journal: Journal,
         surroundings: Surroundings,
-        members: Sequence[AnyMember],
+        clients: tuple[Sequence[AnyMember], Sequence[Administrator]],
+        paused_in: Callable[[str], set[NamedPart]],
     ) -> None:
+        """`paused_in` returns the paused partitions of a group."""
         self._disk = disk
         self._journal = journal
         self._surroundings = surroundings
-        self._members = members
+        self._members, self._administrators = clients
+        self._paused_in = paused_in
         # Silent members expire, partitions are revoked, targets are computed, in a heartbeat or two each.
         self._seconds = (2 * LONGEST_SESSION + 8) * plan.longest_session_seconds + 4.0
 
@@ -54,8 +58,13 @@ class Calm:
         self._surroundings.is_calm = True
         for member in self._members:
             member.connect()
-        life.later(self._seconds / 2, self._surroundings.change_topic)
+        life.later(self._seconds / 2, self._change)
         life.later(self._seconds, lambda: self._look(life, on_over))
+
+    def _change(self) -> None:
+        self._surroundings.change_topic()
+        for administrator in self._administrators:
+            administrator.change_pauses()
 
     @property
     def is_under_way(self) -> bool:
@@ -73,14 +82,16 @@ class Calm:
             members = [member for member in self._members if member.group_id == group_id]
             rest = Rest(
                 has={member.member_id: (_epoch_of(member), self._owned_by(member)) for member in members},
-                read={
-                    (name, one)
-                    for member in members
-                    for name, one in self._surroundings.partitions_read_by(*_read_by(member))
-                },
+                read=self._read_by(members) - self._paused_in(group_id),
             )
             life.submit_command(group_id, DescribeConsumerGroup(group_id), partial(self._judge, life, rest))
         on_over()
+
+    def _read_by(self, members: Sequence[AnyMember]) -> set[NamedPart]:
+        """Return all partitions of the members' subscriptions."""
+        return {
+            part for member in members for part in self._surroundings.partitions_read_by(*_read_by(member))
+        }
 
     def _owned_by(self, member: AnyMember) -> frozenset[NamedPart]:
         if isinstance(member, ClassicConsumer):
@@ -111,6 +122,7 @@ class Rest:
     has: Mapping[MemberId, tuple[int, frozenset[NamedPart]]]
     """By member, its epoch and its partitions."""
     read: set[NamedPart]
+    """All partitions of their subscriptions that are not paused."""
 
     def check(self, described: DescribedConsumerGroup) -> None:
         """Check that the group is stable. Raises Violation."""

@@ -7,9 +7,8 @@ targets, and follow from requests, their answers, and the clock:
   revocation.
 * No member is assigned a partition that another member owns or has not revoked, as long as that one is a
   member.
-* A commit in the member's current epoch is accepted. A commit in an earlier epoch is accepted if the member
-  has owned each partition since then, and refused otherwise (KIP-1251, R1.1 to R1.3). So no zombie's commit
-  is accepted, and every owner's is.
+* Commits are accepted of owners, and refused of zombies; see `consumer_commits`.
+* A paused partition is assigned to no member. Its owner keeps it until it revokes it.
 * A member that heartbeats in time remains a member: no failure of the disk, no crash and no lost answer
   fences it. A member that left, was silent too long, or was replaced is no member.
 * After a load the group has the epochs and partitions that its members were told; the group epoch and the
@@ -19,13 +18,15 @@ targets, and follow from requests, their answers, and the clock:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.consumer_commits import NONE, Committed
 from tests.simulation.described_group import check_described, concerns_member, owned_by
 from tests.simulation.member_view import Grant, MemberView, Part, parts_of
 from tests.simulation.offset_effects import MemberGroups, Rules
+from tests.simulation.pause_model import PauseModel
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.classic.commands import LeaveGroup
@@ -40,10 +41,10 @@ from headgate.core.consumer.commands import (
     HeartbeatResult,
 )
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
+from headgate.core.pause.commands import PausePartitions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId, TopicId, TopicName
 
-NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 STALE = ErrorCode.STALE_MEMBER_EPOCH
 CLOCK_SECONDS = 0.005
@@ -62,8 +63,9 @@ class Setting:
 class ConsumerGroupModel:
     """One group's members, over all lives of its shard."""
 
-    def __init__(self, group_id: str, members: MemberGroups, rules: Rules) -> None:
+    def __init__(self, group_id: str, members: MemberGroups, rules: Rules, pauses: PauseModel) -> None:
         self._group_id = group_id
+        self._pauses = pauses
         self._rules = rules
         self._offsets = members
         self._views: dict[MemberId, MemberView] = {}
@@ -110,6 +112,8 @@ class ConsumerGroupModel:
                 self._fetched(request, request.command, error_of(result))
             case LeaveGroup():
                 self._removed(request, result)
+            case PausePartitions():
+                self._release_of_those_away(self._pauses)
             case DeleteGroup() if error_of(result) is NONE:
                 self._is_empty(request, "was deleted")
                 self._views, self._ledger, self._epochs = {}, {}, (0, 0)
@@ -119,6 +123,22 @@ class ConsumerGroupModel:
     def _is_sure(self, view: MemberView | None, request: Request) -> bool:
         """Return whether somebody is certainly a member when a request arrives, whatever timers did."""
         return view is not None and view.is_sure(request.arrived_at + CLOCK_SECONDS)
+
+    def has_sure_members(self, request: Request) -> bool:
+        """Return whether somebody is certainly a member when a request arrives."""
+        return any(self._is_sure(view, request) for view in self._views.values())
+
+    def sure_owner(self, part: Part, request: Request) -> MemberId | None:
+        """Return the certain owner of a partition; not one that left temporarily."""
+        for view in self._views.values():
+            is_exact = not view.is_blurred and view.epoch != LEAVING_FOR_A_WHILE
+            if part in view.owned and is_exact and self._is_sure(view, request):
+                return view.member_id
+        return None
+
+    def may_be_owned(self, part: Part, by: MemberId | None = None) -> bool:
+        """Return whether a partition may have an owner, or this one."""
+        return any(part in view.owned and by in (None, view.member_id) for view in self._views.values())
 
     def _is_past(self, due: float, request: Request) -> bool:
         """Return whether an action due at a time was done before a request arrived."""
@@ -142,6 +162,12 @@ class ConsumerGroupModel:
         if self._is_sure(view, request):
             raise Violation(f"{request} of a living member was fenced: {view}")
         del self._views[view.member_id]
+
+    def _release_of_those_away(self, parts: Container[Part]) -> None:
+        """Note that static members that left temporarily own none of these any more."""
+        for view in self._views.values():
+            if view.epoch == LEAVING_FOR_A_WHILE:
+                view.release(parts)
 
     # --- heartbeats ---
 
@@ -183,7 +209,7 @@ class ConsumerGroupModel:
         elif not self._is_sure(view, request):
             view.may_be_another()
             view.epoch = 0
-        if not any(self._is_sure(one, request) for one in self._views.values()):
+        if not self.has_sure_members(request):
             # Then the group may have been removed meanwhile, and its epochs start again.
             view.epoch, self._epochs = 0, (0, 0)
             self._ledger.clear()
@@ -249,6 +275,8 @@ class ConsumerGroupModel:
             is_sure = other is not view and not other.is_blurred and self._is_sure(other, request)
             if is_sure and (both := added & other.owned.keys()):
                 raise Violation(f"{request} was given {both}, which {other} has; now {view}")
+        if any(part in self._pauses for part in added):
+            raise Violation(f"{request} was given {added}, of which some are paused; now {view}")
         for (topic, one), grant in view.assigned.items():
             if assigned is not None and not grant.low <= assigned[topic][one] <= grant.high:
                 raise Violation(f"{request} was given {assigned}, which are not its epochs: {view}")
@@ -288,6 +316,7 @@ class ConsumerGroupModel:
                 view.epoch, view.pending = LEAVING_FOR_A_WHILE, {}
                 view.revoking_since = view.late_at = None
                 view.assigned = dict.fromkeys(view.assigned, Grant(0, 0))
+                view.release(self._pauses)
         elif error in (UNKNOWN, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID):
             self._fails_to_know(request, view)
         else:
@@ -318,41 +347,16 @@ class ConsumerGroupModel:
             for name, each in command.topics
             for one in each_to_commit(each)
         ]
-        if error is NONE and epoch < 0 and view is None:
-            self._is_empty(request, "took a commit of nobody")
+        commit = Committed(request, epoch, parts, self._pauses, self.counts)
+        if epoch < 0:
+            commit.check_administrators(error, self)
         elif error is NONE:
-            self._check_accepted(request, epoch, parts, view)
+            is_expired = view is not None and self._is_past(view.ends_at, request)
+            commit.check_accepted(view, self._ledger, is_expired=is_expired)
         elif error is STALE:
-            self.counts["commits in earlier epochs refused"] += 1
-            if view is None:
-                return
-            if epoch == view.epoch:
-                raise Violation(f"{request} in the member's present epoch was refused: {view}")
-            if epoch < view.epoch and view.has_all_since(parts, epoch):
-                raise Violation(f"{request} of an owner was refused: {view}")
-        elif epoch >= 0:
+            commit.check_stale(view)
+        else:
             self._fails_to_know(request, view)
-
-    def _check_accepted(
-        self, request: Request, epoch: int, parts: list[Part | None], view: MemberView | None
-    ) -> None:
-        if view is None:
-            raise Violation(f"{request} was accepted of a member that nobody let in")
-        if self._is_past(view.ends_at, request):
-            raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
-        if epoch == view.epoch:
-            return
-        if epoch > view.epoch:
-            raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
-        if not view.may_have_all_since(parts, epoch):
-            raise Violation(f"{request} of a zombie was accepted: {view}")
-        self.counts["commits in earlier epochs accepted"] += 1
-        for part in parts:
-            owner, grant = (
-                self._ledger.get(part, (view.member_id, Grant(0, 0))) if part else ("", Grant(0, 0))
-            )
-            if owner != view.member_id and grant.low > epoch:
-                raise Violation(f"{request} of a zombie was accepted: {part} is {owner}'s since {grant}")
 
     def _fetched(self, request: Request, command: FetchOffsets, error: ErrorCode) -> None:
         assert command.member_id is not None
@@ -396,6 +400,8 @@ class ConsumerGroupModel:
         self._lost, self._is_down = [], False
 
     def _check_found(self, view: MemberView, member: Any, described: Any) -> None:
+        if member is not None and view.epoch == LEAVING_FOR_A_WHILE:
+            view.release(self._pauses.perhaps_paused() - owned_by(member))
         concerns = [request for request in self._lost if concerns_member(request, view)]
         if member is None:
             if view.member_id in self._sure and not concerns:

@@ -8,7 +8,7 @@ revocation cannot be distinguished from others (`is_vague`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -100,6 +100,10 @@ class MemberView:
         self.is_blurred = self.is_blurred and not is_later
         self.is_vague = self.is_blurred
         return had.keys() - self.owned.keys()
+
+    def release(self, parts: Container[Part]) -> None:
+        """Remove partitions that it released without a heartbeat of its own."""
+        self.assigned = {part: grant for part, grant in self.assigned.items() if part not in parts}
 
     def become_vague(self, epoch: int, owned: Set[Part], lowest: Mapping[Part, int]) -> None:
         """Set the state found by a load after unseen changes."""

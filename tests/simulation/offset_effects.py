@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from tests.simulation.clock import SimulatedTime
@@ -81,9 +83,21 @@ class MemberGroups:
     balanced: set[str] = field(default_factory=set)
     """Consumer groups: an offset of a topic without a subscribed member expires after its commit."""
 
+    held_since: dict[str, Callable[[], float | None]] = field(default_factory=dict)
+    """For each group that can be paused, since when its pauses have held its offsets; None if none do."""
+
+    def held_by(self, group_id: str, at: float) -> float:
+        """Return the last time until then when an offset of the group may have expired."""
+        return min(at, self._held_since(group_id))
+
+    def _held_since(self, group_id: str) -> float:
+        since = self.held_since[group_id]() if group_id in self.held_since else None
+        return inf if since is None else since
+
     def saw_alive(self, group_id: str, at: float, rules: Rules) -> None:
         """Note that the group had such members at that time."""
         seen_at = self.seen_alive_at.get(group_id)
-        if seen_at is None or rules.time.largest_rise(seen_at, at) >= rules.retention_ms:
+        is_held = seen_at is not None and self._held_since(group_id) <= seen_at
+        if not is_held and (seen_at is None or rules.time.largest_rise(seen_at, at) >= rules.retention_ms):
             self.absent_until[group_id] = at
         self.seen_alive_at[group_id] = max(seen_at or 0.0, at)

@@ -267,6 +267,9 @@ class OffsetModel:
     def _may_be_gone(self, group_id: str, key: Key, value: Value, at: float) -> bool:
         if value.committed_at <= self._erasing_at.get(key[0], -1):
             return True
+        at = self._members.held_by(group_id, at)
+        if at <= value.committed_at:
+            return False
         time, retention_ms = self._rules.time, self._rules.retention_ms
         highest_ms = time.highest(value.committed_at, at)
         if value.expires_ms >= 0:

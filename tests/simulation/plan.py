@@ -70,6 +70,8 @@ class Plan:
     """Average time between settings of the system clock; 0: it is never set."""
     stall_seconds: float
     """Average time between stalls of the process; 0: there are none."""
+    pausing: int
+    """Number of administrators that pause partitions of groups of the consumer protocol."""
     troubles: tuple[str, ...] | None = None
     """None: all faults."""
 
@@ -109,6 +111,7 @@ class Plan:
             room_after_bytes=later.choice((0, 4096)),
             clock_seconds=Random(f"clock of {seed}").choice((0.0, 0.0, 3.0, 30.0)),
             stall_seconds=Random(f"stalls of {seed}").choice((0.0, 0.0, 0.0, 1.0, 10.0)),
+            pausing=Random(f"pauses of {seed}").choice((0, 1)),
         )
 
     def tool_count(self) -> int:

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.simulation import broken_pauses
 from tests.simulation import broken_servers as broken
 from tests.simulation.clock import START_MS, SimulatedTime
 from tests.simulation.world import World
@@ -80,6 +81,27 @@ def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
         "topics created",
         "topics deleted",
         "topics grown",
+    )
+    assert [what for what in exercised if not counts[what]] == []
+
+
+def test_nothing_is_found_in_groups_with_paused_partitions() -> None:
+    """With failures between any two steps, late commits, members that never revoke, and other changes."""
+    counts: Counter[str] = Counter()
+    for circumstances in (BALANCED, RESTARTING, CALM, MIXED):
+        for seed in range(1, 5):
+            outcome = World(seed, OPERATIONS, **(circumstances | PAUSED)).run()
+            assert outcome.violation is None, (seed, circumstances)
+            counts += outcome.counts
+    exercised = (
+        "commits of paused partitions by their owners",
+        "commits of paused partitions refused",
+        "partitions listed that are to be released",
+        "pauses found by a load",
+        "released partitions listed",
+        "resets before the release refused",
+        "resets of paused partitions",
+        "resumes",
     )
     assert [what for what in exercised if not counts[what]] == []
 
@@ -211,6 +233,7 @@ BALANCED = {
     "members": 0,
     "trouble_seconds": 3.0,
     "change_seconds": 1.0,
+    "pausing": 0,
 }
 RESTLESS = BALANCED | {"trouble_seconds": 0.3, "troubles": ("disconnect",), "latency_seconds": 0.05}
 RESTARTING = BALANCED | {"trouble_seconds": 1.0, "troubles": ("kill", "stop", "disconnect")}
@@ -219,6 +242,9 @@ CALM |= {"longest_session_seconds": 1.0, "assignment_interval_ms": 0}
 MIXED = CALM | {"consumers": 0, "mixed": 4, "troubles": ("calm", "disconnect", "kill")}
 MOVING = MIXED | {"mixed": 6, "trouble_seconds": 3.0, "assignment_interval_ms": 0, "pace_seconds": 0.1}
 MOVING |= {"change_seconds": 3.0, "troubles": ("disconnect",)}
+PAUSED = {"pausing": 1}
+HELD: dict[str, Any] = BALANCED | PAUSED | {"consumers": 3, "change_seconds": 10.0, "trouble_seconds": 1.0}
+HELD |= {"sweep_interval_ms": 700, "troubles": ("lull",)}
 REMEMBERING = CLEANING | {"keeps_history": True, "delete_retention_ms": 0}
 FORGETFUL = REMEMBERING | {"trouble_seconds": 0.3, "is_durable": True, "troubles": ("power",)}
 TORN = FORGETFUL | {"batch_bytes": 700, "partition_count": 20, "tools": 10, "pace_seconds": 0.005}
@@ -234,6 +260,9 @@ FIRST_SEEDS: dict[broken.Break, int] = {
     broken.a_static_member_comes_back_in_its_old_epochs: 25,
     broken.who_goes_is_not_replaced: 8,
     broken.what_is_moved_bears_the_time_of_a_clock_that_was_set_back: 6,
+    broken_pauses.paused_partitions_are_assigned: 3,
+    broken_pauses.administrators_do_not_wait_for_the_release: 6,
+    broken_pauses.offsets_of_paused_groups_expire: 2,
 }
 """The first seed that detects a fault, where it is a late one: it is tried first, then all of them."""
 
@@ -289,6 +318,11 @@ FIRST_SEEDS: dict[broken.Break, int] = {
         (broken.classic_members_are_not_told_to_join_again, MIXED),
         (broken.former_owners_may_commit, MOVING),
         (broken.checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
+        (broken_pauses.members_may_commit_what_they_released_for_a_pause, BALANCED | PAUSED),
+        (broken_pauses.paused_partitions_are_assigned, BALANCED | PAUSED),
+        (broken_pauses.administrators_do_not_wait_for_the_release, BALANCED | PAUSED),
+        (broken_pauses.checkpoints_forget_pauses, RESTARTING | PAUSED | {"checkpoint_records": 20}),
+        (broken_pauses.offsets_of_paused_groups_expire, HELD),
         (broken.the_systems_clock_is_read_once, {"clock_seconds": 1.0, "consumers": 0, "mixed": 0}),
         (broken.deadlines_follow_the_systems_clock, CROWDED | {"clock_seconds": 1.0}),
         (
@@ -305,5 +339,7 @@ def test_the_simulation_notices_that(
     break_the_server(monkeypatch)
     first = FIRST_SEEDS.get(break_the_server, 1)
     seeds = (first, *range(1, MOST_SEEDS))
-    worlds = (World(seed, OPERATIONS, **({"stall_seconds": 0.0} | circumstances)) for seed in seeds)
+    worlds = (
+        World(seed, OPERATIONS, **({"stall_seconds": 0.0, "pausing": 0} | circumstances)) for seed in seeds
+    )
     assert any(world.run().violation for world in worlds)

@@ -6,6 +6,7 @@ next one starts with the contents of the disk. The clients and the models contin
 
     plan           the parameters of the seed
     clients        tools and members, who send requests
+    administrator  pauses partitions of groups with members, resets and resumes them
     nemesis        the faults
     clock          steady time and system time
     clock_setter   settings of the system clock
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tests.simulation.administrator import Administrator
 from tests.simulation.audit import Audit
 from tests.simulation.calm import Calm
 from tests.simulation.classic_consumer import ClassicConsumer
@@ -98,7 +100,11 @@ class World:
             kind = (ConsumerMember, ClassicConsumer)[index % 2]
             consumers.append(kind(self.surroundings, mixed[0], session_seconds))
         self._clients += consumers
-        calm = Calm(plan, self.disk, self.journal, self.surroundings, consumers)
+        pausing = plan.pausing if balanced or mixed else 0
+        administrators = [Administrator(self.surroundings, balanced + mixed) for _ in range(pausing)]
+        self._clients += administrators
+        clients = consumers, administrators
+        calm = Calm(plan, self.disk, self.journal, self.surroundings, clients, self.audit.paused_in)
         self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
         self._clock_setter = ClockSetter(plan, seed, self.time, self.journal)
         self._stalls = Stalls(plan, seed, self.time, self.journal, calm)
