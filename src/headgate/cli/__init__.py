@@ -8,6 +8,7 @@ import typer
 
 from headgate import __version__
 from headgate.cli.consumer_groups import OptionalValues, consumer_groups
+from headgate.cli.fleet import fleet
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
@@ -25,6 +26,7 @@ app.command()(serve)
 app.command()(settings)
 app.add_typer(log)
 app.add_typer(spark)
+app.add_typer(fleet)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 
 

@@ -40,11 +40,11 @@ def land(
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
         raise _failed(f"{problem}: pip install 'headgate[spark]'") from problem
-    session = _session(master)
+    spark_session = session(master, "headgate spark land")
     names = [name.strip() for name in tables.split(",")]
     while True:
         try:
-            landed = land_once(source, target, run_on_spark(session), names)
+            landed = land_once(source, target, run_on_spark(spark_session), names)
         except (LandingRefused, LandingFailed, OptionError, MissingData, OSError) as problem:
             raise _failed(str(problem)) from problem
         if not continuously or any(landed.rows.values()):
@@ -54,13 +54,14 @@ def land(
         time.sleep(every)
 
 
-def _session(master: str) -> SparkSession:
+def session(master: str, name: str) -> SparkSession:
+    """Return the active session, or start one of that name."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.master(master).appName("headgate spark land")
+    builder = SparkSession.builder.master(master).appName(name)
     return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records, unpack
-from headgate.log.batch_scan import Corruption, CorruptLog, only
+from headgate.log.batch_scan import Bits, Corruption, CorruptLog, only
 from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.options import OptionError, Options, choose_columns
@@ -153,7 +153,7 @@ class ViewReader(DataSourceReader):
         """Return the records that the view includes."""
         if self.view.takes is Taken.EVERYTHING:
             return records
-        is_incomplete = incomplete(records, lambda offset: _run_at(task, where, offset))
+        is_incomplete = _is_incomplete(task, where, records)
         return only(records, is_incomplete == (self.view.takes is Taken.INCOMPLETE))
 
     def _judge(self, corruptions: list[Corruption], skipped: list[Corruption]) -> None:
@@ -207,6 +207,18 @@ def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, 
         "partition": where.partition,
         **{name: getattr(corruption, name) for name in Corruption.__slots__},
     }
+
+
+def complete_records(task: Task) -> Iterator[Records]:
+    """Yield the records of a task that are in no incomplete run. Raises CorruptLog."""
+    for where, records, corruptions in _records(task):
+        if found := [corruption for corruption in corruptions if not corruption.is_tail]:
+            raise CorruptLog(f"{where}: {found[0]}")
+        yield only(records, ~_is_incomplete(task, where, records))
+
+
+def _is_incomplete(task: Task, where: TopicPartition, records: Records) -> Bits:
+    return incomplete(records, lambda offset: _run_at(task, where, offset))
 
 
 def _run_at(task: Task, where: TopicPartition, offset: int) -> Run | None:

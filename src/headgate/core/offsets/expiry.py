@@ -58,13 +58,24 @@ def group_clock(
     return GroupClock(Aging.HELD)
 
 
+def expires_at(
+    clock: GroupClock, commit_timestamp: Millis, expire_timestamp: Millis, retention_ms: int
+) -> Millis | None:
+    """Return when an offset of a topic without a subscribed member expires if nothing changes; None: never.
+
+    The next sweep after that time removes it.
+    """
+    if clock.aging is Aging.HELD:
+        return None
+    if expire_timestamp != NO_EXPIRY:
+        return expire_timestamp
+    since = clock.since if clock.aging is Aging.SINCE_STATE else commit_timestamp
+    return Millis(since + retention_ms)
+
+
 def is_expired(
     clock: GroupClock, commit_timestamp: Millis, expire_timestamp: Millis, now: Millis, retention_ms: int
 ) -> bool:
     """Return whether an offset of a topic without a subscribed member is expired."""
-    if clock.aging is Aging.HELD:
-        return False
-    if expire_timestamp != NO_EXPIRY:
-        return now >= expire_timestamp
-    since = clock.since if clock.aging is Aging.SINCE_STATE else commit_timestamp
-    return now - since >= retention_ms
+    at = expires_at(clock, commit_timestamp, expire_timestamp, retention_ms)
+    return at is not None and now >= at

@@ -1,0 +1,48 @@
+"""What the commands of `headgate fleet` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from headgate.cli.consumer_groups.arguments import parse_duration
+from headgate.cli.consumer_groups.options import OUTPUTS
+from headgate.cli.consumer_groups.printing import say
+from headgate.cli.consumer_groups.usage import UsageProblem
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+@contextmanager
+def progress_bar(text: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
+    """Show a progress bar on standard error during the block, if it is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield progress, progress.add_task(text, total=total)
+
+
+def check_output(output: str) -> None:
+    """Raise `UsageProblem` if `output` is no format."""
+    if output not in OUTPUTS:
+        raise UsageProblem(f"--output {output}: one of {', '.join(OUTPUTS)} is expected")
+
+
+def duration(option: str, text: str) -> int:
+    """Return a duration in ms. Raises `UsageProblem`."""
+    try:
+        return parse_duration(text)
+    except UsageProblem:
+        raise UsageProblem(f"{option} {text}: a duration is expected, as P7D, PT12H or P1DT2H3M4S") from None
+
+
+def failed(message: str, code: int = 1) -> typer.Exit:
+    """Print what went wrong; return the exception that ends the command."""
+    say(message)
+    return typer.Exit(code)

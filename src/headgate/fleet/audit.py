@@ -1,0 +1,157 @@
+"""The audit: what every group of a cluster does, and what is remarkable about it.
+
+Each partition of the coordinator's log is read on its own, here or by a Spark task. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.client.cluster import LATEST, Cluster
+from headgate.client.configs import broker_setting
+from headgate.client.errors import ClientError
+from headgate.core.offsets.expiry import MINUTE_MS
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicName, TopicPartition
+from headgate.domain.settings import Settings
+from headgate.fleet.facts import Ends, GroupFacts, facts_of
+from headgate.fleet.replay import replay
+from headgate.fleet.rules import Finding, Rules, findings
+from headgate.log.batch_scan import CorruptLog
+from headgate.spark.directory import CompactedWhileRead, topics_in
+from headgate.spark.options import Options, parse, source_option
+from headgate.spark.plan import MissingData
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RETENTION = "offsets.retention.minutes"
+
+
+class AuditFailed(RuntimeError):
+    """A partition of the log could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """One partition of the coordinator's log, and what is needed to judge its groups."""
+
+    options: Options
+    partition: int
+    retention_minutes: int
+    ends: Ends | None
+    now: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """The groups of one partition of the log; `failure` says why it could not be read."""
+
+    partition: int
+    groups: tuple[GroupFacts, ...] = ()
+    unreadable: int = 0
+    """Records that could not be decoded."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One group and what the rules find about it."""
+
+    facts: GroupFacts
+    findings: tuple[Finding, ...]
+
+
+Run = Callable[[Sequence[AuditTask]], Iterable[PartitionFacts]]
+"""Runs tasks and yields the result of each, in any order."""
+
+
+def run_here(tasks: Sequence[AuditTask]) -> Iterator[PartitionFacts]:
+    """Run the tasks in this process, one after another."""
+    return map(look, tasks)
+
+
+def run_on_spark(spark: SparkSession) -> Run:
+    """Run the tasks in the workers of a session, one Spark task each."""
+    return lambda tasks: spark.sparkContext.parallelize(list(tasks), len(tasks)).map(look).toLocalIterator()
+
+
+def look(task: AuditTask) -> PartitionFacts:
+    """Return the facts of one partition's groups; a failure as a value, because Spark would wrap it."""
+    settings = Settings({RETENTION: str(task.retention_minutes)})
+    try:
+        replayed = replay(task.options, task.partition, settings, task.now)
+    except (CompactedWhileRead, CorruptLog, MissingData, ClientError, OSError) as problem:
+        return PartitionFacts(task.partition, failure=str(problem))
+    retention_ms = task.retention_minutes * MINUTE_MS
+    groups = tuple(facts_of(replayed.shard, retention_ms, task.ends, replayed.backwards))
+    return PartitionFacts(task.partition, groups, replayed.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A cluster or a data directory, as far as it is known before the log is read."""
+
+    options: Options
+    partitions: tuple[int, ...]
+    """Partitions of the coordinator's log."""
+    ends: Ends | None
+    """None for a data directory: lags are unknown."""
+    retention_minutes: int
+    """The cluster's setting; its default for a data directory."""
+
+
+def look_at(source: str) -> Source:
+    """Return what an audit needs to know first. Raises ClientError, MissingData, OptionError."""
+    name, value = source_option(source)
+    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC})
+    if options.path is not None:
+        partitions = topics_in(options.path).get(GROUP_OFFSETS_TOPIC, {})
+        if not partitions:
+            raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
+        return Source(options, tuple(partitions), None, Settings()[RETENTION])
+    assert options.bootstrap_servers is not None
+    with Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True) as cluster:
+        response = cluster.metadata()
+        cluster.learn_leaders(response)
+        there = [
+            TopicPartition(TopicName(topic.name), partition.partition_index)
+            for topic in response.topics
+            if topic.name is not None
+            for partition in topic.partitions
+        ]
+        own = tuple(sorted(where.partition for where in there if where.topic == GROUP_OFFSETS_TOPIC))
+        if not own:
+            raise MissingData(f"{source} has no {GROUP_OFFSETS_TOPIC}: no group ever committed there")
+        ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
+        retention = broker_setting(cluster, RETENTION)
+    return Source(options, own, ends, Settings()[RETENTION] if retention is None else int(retention))
+
+
+def audit(
+    source: str | Source,
+    rules: Rules | None = None,
+    *,
+    retention_minutes: int | None = None,
+    run: Run = run_here,
+    on_progress: Callable[[PartitionFacts], None] = lambda facts: None,
+) -> list[Audited]:
+    """Return all groups of a cluster (HOST:PORT[,...]) or data directory, sorted by id, with the findings.
+
+    `retention_minutes` replaces the cluster's setting. Raises AuditFailed, and what `look_at` raises.
+    """
+    known = source if isinstance(source, Source) else look_at(source)
+    now = Millis(time.time_ns() // 1_000_000)
+    minutes = known.retention_minutes if retention_minutes is None else retention_minutes
+    tasks = [AuditTask(known.options, each, minutes, known.ends, now) for each in known.partitions]
+    groups: list[GroupFacts] = []
+    for facts in run(tasks):
+        if facts.failure is not None:
+            raise AuditFailed(f"{GROUP_OFFSETS_TOPIC}-{facts.partition}: {facts.failure}")
+        on_progress(facts)
+        groups += facts.groups
+    limits = Rules() if rules is None else rules
+    groups.sort(key=lambda each: each.group_id)
+    return [Audited(facts, findings(facts, limits, now)) for facts in groups]

@@ -1,0 +1,175 @@
+"""Resets of many groups: a plan, which is a file, and its execution.
+
+The plan has for each partition the offset that was committed when it was made, and the one to commit. Each
+group is one conditional commit: all of its offsets are set if all of them are still those of the plan,
+otherwise none. So a plan can be executed again after any interruption: groups that are done are recognised by
+their offsets. The undo of a plan is the plan with the two offsets exchanged.
+
+A cluster without conditional commits (Apache Kafka) is asked for the offsets just before it is told new ones.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from headgate.admin import Admin, GroupIsActive, OffsetsMoved, PartlyRefused, RequestRefused
+from headgate.client.errors import VersionNotSupported
+from headgate.domain.ids import TopicName, TopicPartition
+from headgate.domain.setting import LONG_MAX
+
+COLUMNS = ("group", "topic", "partition", "committed_offset", "new_offset")
+
+
+_NO_REMOVAL = "offsets would have to be removed, which needs a cluster with conditional commits"
+
+
+class PlanUnreadable(ValueError):
+    """The file is no plan; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOffsets:
+    """The reset of one group. None: no offset is committed; as a new offset it removes the committed one."""
+
+    group_id: str
+    committed: Mapping[TopicPartition, int | None]
+    new: Mapping[TopicPartition, int | None]
+
+    @property
+    def changes(self) -> bool:
+        """Whether any offset is to be changed."""
+        return self.committed != self.new
+
+
+def undo_of(plan: Sequence[PlannedOffsets]) -> list[PlannedOffsets]:
+    """Return the plan that takes a plan back."""
+    return [PlannedOffsets(each.group_id, each.new, each.committed) for each in plan]
+
+
+# --- the file ---
+
+
+def save_plan(plan: Sequence[PlannedOffsets], path: Path) -> None:
+    """Write a plan as CSV, durably, with a heading. An existing file is replaced whole. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for each in plan:
+            for (topic, partition), offset in each.new.items():
+                committed = each.committed[TopicPartition(topic, partition)]
+                row = (each.group_id, topic, partition, committed, offset)
+                writer.writerow("" if field is None else field for field in row)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def load_plan(path: Path) -> list[PlannedOffsets]:
+    """Read a plan. Raises PlanUnreadable, OSError."""
+    groups: dict[str, PlannedOffsets] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            if next(rows, None) != list(COLUMNS):
+                raise PlanUnreadable(f"{path}, line 1: the heading {','.join(COLUMNS)} is expected")
+            for line, row in enumerate(rows, start=2):
+                _take(groups, row, f"{path}, line {line}")
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise PlanUnreadable(f"{path}: not CSV: {problem}") from problem
+    if not groups:
+        raise PlanUnreadable(f"{path}: the plan is empty")
+    return list(groups.values())
+
+
+def _take(groups: dict[str, PlannedOffsets], row: list[str], where: str) -> None:
+    if not row:
+        return
+    if len(row) != len(COLUMNS) or not row[2].isdecimal():
+        raise PlanUnreadable(f"{where}: {','.join(COLUMNS)} are expected")
+    group_id, topic, partition = row[0], TopicName(row[1]), int(row[2])
+    place = TopicPartition(topic, partition)
+    planned = groups.setdefault(group_id, PlannedOffsets(group_id, {}, {}))
+    if place in planned.new:
+        raise PlanUnreadable(f"{where}: {place} of group {group_id} occurs twice")
+    committed, new = (_offset(text, where) for text in row[3:])
+    assert isinstance(planned.committed, dict) and isinstance(planned.new, dict)
+    planned.committed[place], planned.new[place] = committed, new
+
+
+def _offset(text: str, where: str) -> int | None:
+    if text and not (text.isdecimal() and int(text) <= LONG_MAX):
+        raise PlanUnreadable(f"{where}: {text!r} is no offset")
+    return int(text) if text else None
+
+
+# --- the execution ---
+
+
+class Step(StrEnum):
+    """What became of a group."""
+
+    DONE = "done"
+    ALREADY = "already done"
+    """The offsets were those of the plan before."""
+    MOVED = "moved"
+    """Offsets were committed since the plan was made: nothing was changed."""
+    ACTIVE = "active"
+    """The group has members: nothing was changed."""
+    REFUSED = "refused"
+    """The cluster refused it; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one group."""
+
+    planned: PlannedOffsets
+    step: Step
+    message: str = ""
+
+
+def execute(admin: Admin, plan: Sequence[PlannedOffsets]) -> Iterator[Outcome]:
+    """Execute a plan, group by group, and yield what became of each.
+
+    Raises `ClientError` when the cluster cannot be reached; the same call again goes on from there.
+    """
+    for planned in plan:
+        yield _execute_one(admin, planned)
+
+
+def _execute_one(admin: Admin, planned: PlannedOffsets) -> Outcome:
+    found = admin.committed_offsets(planned.group_id, planned.new)
+    current = {place: found[place].offset if place in found else None for place in planned.new}
+    if current == planned.new:
+        return Outcome(planned, Step.ALREADY)
+    if current != planned.committed:
+        return Outcome(planned, Step.MOVED, _difference(current, planned.committed))
+    is_conditional = admin.knows_conditions(planned.group_id)
+    if not is_conditional and None in planned.new.values():
+        return Outcome(planned, Step.REFUSED, _NO_REMOVAL)
+    try:
+        admin.alter_offsets(planned.group_id, planned.new, planned.committed if is_conditional else None)
+    except OffsetsMoved as moved:
+        return Outcome(planned, Step.MOVED, str(moved))
+    except GroupIsActive as active:
+        return Outcome(planned, Step.ACTIVE, str(active))
+    except (PartlyRefused, RequestRefused, VersionNotSupported) as refused:
+        return Outcome(planned, Step.REFUSED, str(refused))
+    return Outcome(planned, Step.DONE)
+
+
+def _difference(
+    current: Mapping[TopicPartition, int | None], committed: Mapping[TopicPartition, int | None]
+) -> str:
+    place = next(place for place, offset in committed.items() if current[place] != offset)
+    return f"{place} is at {_text(current[place])}, not at {_text(committed[place])}"
+
+
+def _text(offset: int | None) -> str:
+    return "no offset" if offset is None else str(offset)

@@ -1,0 +1,101 @@
+"""`headgate fleet audit` over a real server and over its data directory."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumers import reading
+from tests.fleet.conftest import RETENTION_MINUTES, Command, commit
+
+from headgate.broker import Broker
+
+QUIET = ("--dead-after", "P1D", "--expiring-within", "PT1S", "--backwards-within", "PT0S")
+"""Limits that find nothing in what a test has just done."""
+
+
+def audited(command: Command, source: str | Path, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Return the rows by group."""
+    result = command("audit", source, "--all", "--output", "json", *arguments)
+    assert result.exit_code in (0, 3), result.stderr
+    return {row["group"]: row for row in json.loads(result.stdout)["groups"]}
+
+
+def test_a_group_that_only_commits_expires_after_its_last_commit(
+    broker: Broker, command: Command, new_group: Callable[..., str]
+) -> None:
+    name = new_group(4, 9)
+    row = audited(command, broker.bootstrap_servers, "--expiring-within", "PT2H")[name]
+    assert (row["type"], row["state"], row["offsets"], row["lag"]) == ("classic", "Empty", 2, 7)
+    assert row["findings"] == "expiring"
+    committed, expires = (datetime.fromisoformat(row[each]) for each in ("last_commit", "expires"))
+    assert (expires - committed).total_seconds() == RETENTION_MINUTES * 60
+    assert abs(committed.timestamp() - time.time()) < 60
+    assert audited(command, broker.bootstrap_servers, *QUIET)[name]["findings"] == ""
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_does_not_expire_and_an_empty_one_since_it_is_empty(
+    broker: Broker, command: Command, new_group: Callable[..., str], protocol: str
+) -> None:
+    name = new_group(4, 9)
+    servers = broker.bootstrap_servers
+    with reading(servers, name, "flights", {"group.protocol": protocol}):
+        row = audited(command, servers, "--stuck-after", "PT0S", "--lag-above", "6", *QUIET)[name]
+        assert (row["state"], row["expires"], row["empty_since"]) == ("Stable", None, None)
+        assert row["findings"] == "lagging,stuck"
+    row = audited(command, servers, *QUIET, "--dead-after", "PT0S")[name]
+    assert (row["state"], row["findings"]) == ("Empty", "dead")
+    left, expires = (datetime.fromisoformat(row[each]) for each in ("empty_since", "expires"))
+    assert (expires - left).total_seconds() == RETENTION_MINUTES * 60
+
+
+def test_an_offset_that_was_set_back(broker: Broker, command: Command, new_group: Callable[..., str]) -> None:
+    name = new_group(4, 9)
+    commit(broker, name, 2, 9)
+    rows = audited(command, broker.bootstrap_servers, "--expiring-within", "PT1S")
+    assert rows[name]["findings"] == "backwards"
+
+
+def test_only_one_finding_and_the_exit_codes(
+    broker: Broker, command: Command, new_group: Callable[..., str]
+) -> None:
+    name = new_group(4)
+    result = command("audit", broker.bootstrap_servers, "--only", "expiring", "--expiring-within", "PT2H")
+    assert result.exit_code == 3
+    heading, *lines = result.stdout.splitlines()
+    assert heading.split()[0] == "GROUP" and any(line.startswith(name) for line in lines)
+    assert " expiring" in result.stderr
+    result = command("audit", broker.bootstrap_servers, "--only", "stuck")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere"], 1, "there is no data directory"),
+        (["127.0.0.1:1"], 1, "127.0.0.1:1"),
+        (["x", "--only", "exipring"], 2, "one of expiring, lagging, stuck, dead, backwards, missing-topic"),
+        (["x", "--dead-after", "3 days"], 2, "--dead-after 3 days: a duration is expected, as P7D"),
+        (["x", "--output", "xml"], 2, "one of table, json, csv is expected"),
+    ],
+)
+def test_mistakes(command: Command, arguments: list[str], code: int, message: str) -> None:
+    result = command("audit", *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_data_directory_says_the_same_as_its_server(
+    broker: Broker, command: Command, new_group: Callable[..., str]
+) -> None:
+    new_group(4, 9)
+    minutes = ("--retention-minutes", str(RETENTION_MINUTES))
+    served = audited(command, broker.bootstrap_servers)
+    read = audited(command, broker.data_dir, *minutes)
+    assert read == {group: {**row, "lag": None} for group, row in served.items()}

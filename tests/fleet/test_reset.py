@@ -1,0 +1,211 @@
+"""`headgate fleet reset`: a plan for many groups, its execution, and what takes it back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tests.consumers import reading
+from tests.fleet.conftest import Command, commit
+from typer.testing import Result
+
+from headgate.admin import Admin
+from headgate.broker import Broker
+from headgate.domain.ids import TopicName, TopicPartition
+from headgate.fleet import PlannedOffsets, PlanUnreadable, Step, execute, load_plan, save_plan, undo_of
+
+Reset = Callable[..., Result]
+
+
+@pytest.fixture
+def reset(broker: Broker, command: Command, tmp_path: Path) -> Reset:
+    """Run the command with the server and a file of the plan."""
+
+    def invoke(*arguments: str | Path, plan: str = "plan.csv") -> Result:
+        servers = ("--bootstrap-server", broker.bootstrap_servers)
+        return command("reset", *servers, "--plan", tmp_path / plan, *arguments)
+
+    return invoke
+
+
+def committed(broker: Broker, group: str) -> list[int]:
+    with Admin(broker.bootstrap_servers) as admin:
+        return [each.offset for each in admin.committed_offsets(group).values()]
+
+
+def results(result: Result) -> dict[str, str]:
+    """Return the result of each group."""
+    return {row["group"]: row["result"] for row in json.loads(result.stdout)["groups"]}
+
+
+def test_many_groups_are_planned_then_reset_and_taken_back(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    names = [new_group(8, 9) for _ in range(3)]
+    pattern = names[0].rsplit("-", 1)[0] + "-.*"
+    when = "2023-11-14T22:13:23Z"  # START_MS and three seconds: the fourth record of each partition
+    result = reset("--groups-matching", pattern, "--to-datetime", when)
+    assert result.exit_code == 0, result.stderr
+    assert "nothing was changed" in result.stderr and "--execute" in result.stderr
+    assert [committed(broker, name) for name in names] == [[8, 9]] * 3
+    with (tmp_path / "plan.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0] == {
+        "group": names[0],
+        "topic": "flights",
+        "partition": "0",
+        "committed_offset": "8",
+        "new_offset": "3",
+    }
+    result = reset("--execute", "--output", "json")
+    assert result.exit_code == 0, result.stderr
+    assert results(result) == dict.fromkeys(names, "done")
+    assert [committed(broker, name) for name in names] == [[3, 3]] * 3
+    assert results(reset("--execute", "--output", "json")) == dict.fromkeys(names, "already done")
+    assert "plan.undo.csv" in result.stderr
+    assert reset("--execute", plan="plan.undo.csv").exit_code == 0
+    assert [committed(broker, name) for name in names] == [[8, 9]] * 3
+
+
+def test_a_group_that_committed_since_the_plan_is_left_alone_and_so_is_one_with_members(
+    broker: Broker, reset: Reset, new_group: Callable[..., str]
+) -> None:
+    moved, active, calm = (new_group(8, 9) for _ in range(3))
+    groups = [word for name in (moved, active, calm) for word in ("--group", name)]
+    assert reset(*groups, "--to-earliest").exit_code == 0
+    commit(broker, moved, 8, 10)
+    with reading(broker.bootstrap_servers, active, "flights"):
+        result = reset("--execute", "--output", "json")
+        again = reset(*groups, "--to-earliest", plan="another.csv")
+    assert result.exit_code == 1
+    assert results(result) == {moved: "moved", active: "active", calm: "done"}
+    messages = {row["group"]: row["message"] for row in json.loads(result.stdout)["groups"]}
+    assert messages[moved] == "flights-1 is at 10, not at 9"
+    assert [committed(broker, name) for name in (moved, active, calm)] == [[8, 10], [8, 9], [0, 0]]
+    assert again.exit_code == 1 and f"left out: group {active} has members" in again.stderr
+
+
+def test_an_interrupted_execution_goes_on(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    names = [new_group(8) for _ in range(4)]
+    groups = [word for name in names for word in ("--group", name)]
+    assert reset(*groups, "--shift-by", "-2").exit_code == 0
+    plan = load_plan(tmp_path / "plan.csv")
+    with Admin(broker.bootstrap_servers) as admin:
+        interrupted = execute(admin, plan)
+        assert [next(interrupted).step for _ in range(2)] == [Step.DONE, Step.DONE]
+    assert list(results(reset("--execute", "--output", "json")).values()) == [
+        *("already done", "already done"),
+        *("done", "done"),
+    ]
+    assert [committed(broker, name) for name in names] == [[6]] * 4
+    # The undo of a plan of which a part is done takes back that part.
+    commit(broker, names[3], 8)
+    assert list(results(reset("--execute", "--output", "json", plan="plan.undo.csv")).values()) == [
+        *("done", "done", "done"),
+        "already done",
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_offsets_from_a_table(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path, suffix: str
+) -> None:
+    one, other = new_group(8, 9), new_group(8, 9)
+    path = tmp_path / f"offsets{suffix}"
+    rows = [(one, "flights", 0, 5), (one, "flights", 1, 50), (other, "flights", 1, 1)]
+    columns = dict(zip(("group_id", "topic", "partition", "offset"), zip(*rows, strict=True), strict=True))
+    if suffix == ".csv":
+        path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+    else:
+        parquet.write_table(pa.table({name: list(values) for name, values in columns.items()}), path)
+    assert reset("--from-table", path).exit_code == 0
+    assert reset("--execute").exit_code == 0
+    assert (committed(broker, one), committed(broker, other)) == ([5, 10], [8, 1])
+
+
+def test_removed_offsets_are_committed_again_and_new_ones_removed(
+    broker: Broker, new_group: Callable[..., str]
+) -> None:
+    name = new_group(8)
+    first, second = (TopicPartition(TopicName("flights"), partition) for partition in (0, 1))
+    plan = [PlannedOffsets(name, {first: 8, second: None}, {first: None, second: 4})]
+    with Admin(broker.bootstrap_servers) as admin:
+        assert [each.step for each in execute(admin, plan)] == [Step.DONE]
+        assert list(admin.committed_offsets(name)) == [second]
+        assert [each.step for each in execute(admin, undo_of(plan))] == [Step.DONE]
+        assert {place: each.offset for place, each in admin.committed_offsets(name).items()} == {first: 8}
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    place = TopicPartition(TopicName("a,b"), 3)
+    plan = [
+        PlannedOffsets('odd "name"\n,', {place: None}, {place: 4}),
+        PlannedOffsets("b", {place: 1}, {place: None}),
+    ]
+    save_plan(plan, tmp_path / "plan.csv")
+    assert load_plan(tmp_path / "plan.csv") == plan
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"]
+
+
+HEADING = "group,topic,partition,committed_offset,new_offset\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: the heading group,topic,partition,committed_offset,new_offset is expected"),
+        (HEADING, "the plan is empty"),
+        (HEADING + "g,t,0,1\n", "line 2: group,topic,partition,committed_offset,new_offset are expected"),
+        (HEADING + "g,t,0,1,2\ng,t,x,1,2\n", "line 3"),
+        (HEADING + "g,t,0,1,-2\n", "line 2: '-2' is no offset"),
+        (HEADING + "g,t,0,1,2\ng,t,0,1,2\n", "line 3: t-0 of group g occurs twice"),
+        (HEADING + "g,t,0,1,9223372036854775808\n", "line 2"),
+    ],
+)
+def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.csv").write_text(text)
+    with pytest.raises(PlanUnreadable, match=message):
+        load_plan(tmp_path / "plan.csv")
+    result = reset("--execute")
+    assert result.exit_code == 2
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--execute"], 1, "plan.csv"),
+        (["--execute", "--to-earliest"], 2, "make the plan first"),
+        (["--all-groups"], 2, "one of --to-earliest, --to-latest"),
+        (["--all-groups", "--to-earliest", "--to-latest"], 2, "one of --to-earliest, --to-latest"),
+        (["--to-earliest"], 2, "--group, --groups-matching or --all-groups is needed"),
+        (["--group", "x", "--all-groups", "--to-earliest"], 2, "exclude each other"),
+        (["--group", "no-such-group", "--to-earliest"], 2, "group no-such-group does not exist"),
+        (["--groups-matching", "(", "--to-earliest"], 2, "--groups-matching (: "),
+        (["--groups-matching", "none-like-this", "--to-earliest"], 0, "nothing to change"),
+        (["--all-groups", "--to-datetime", "yesterday"], 2, "a date and time is expected"),
+        (["--all-groups", "--by-duration", "1h"], 2, "--by-duration 1h: a duration is expected"),
+        (["--from-table", "no-such-table.csv"], 1, "no-such-table.csv"),
+    ],
+)
+def test_mistakes(reset: Reset, arguments: list[str], code: int, message: str) -> None:
+    result = reset(*arguments)
+    assert result.exit_code == code, result.stderr
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert not result.exception or isinstance(result.exception, SystemExit)
+
+
+def test_a_cluster_that_cannot_be_reached(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "plan.csv").write_text(HEADING + "g,t,0,1,2\n")
+    result = command(
+        "reset", "--bootstrap-server", "127.0.0.1:1", "--plan", tmp_path / "plan.csv", "--execute"
+    )
+    assert result.exit_code == 1
+    assert "run it again to go on" in result.stderr
