@@ -70,7 +70,7 @@ class Reader(threading.Thread):
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 self._note(message)
-                self._consumer.commit(message, asynchronous=True)
+                self._consumer.commit(message=message, asynchronous=True)
         self._consumer.close()
 
     def end(self) -> None:
