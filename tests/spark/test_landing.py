@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from tests.spark.coordinator_records import GROUP, NOW
@@ -18,8 +19,10 @@ from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import SyncMark, save_sync_mark
 from headgate.records import GroupTombstone, OffsetCommit, encode
 from headgate.records.runs import RunPlace
-from headgate.spark.landing import LandingFailed, LandingRefused, job, land
+from headgate.spark.landing import LandingFailed, LandingRefused, current, groups, land, work
 from headgate.spark.landing.files import Folder
+from headgate.spark.landing.state import load_groups, load_offsets
+from headgate.spark.schemas import arrow_schema
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 TOPIC = "__consumer_offsets"
 DAY_MS = 86_400_000
-TABLES = {"offset_commits": OFFSET_COMMITS_VIEW, "group_events": GROUP_EVENTS_VIEW}
+VIEWS = {"offset_commits": OFFSET_COMMITS_VIEW, "group_events": GROUP_EVENTS_VIEW}
 
 
 class Broker:
@@ -66,6 +69,13 @@ def event(day: int = 0) -> Record:
     return Record(*encode(GROUP), NOW + day * DAY_MS)
 
 
+@pytest.fixture(autouse=True)
+def _light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave files to the page cache, and small tables to one thread."""
+    pa.set_cpu_count(1)
+    monkeypatch.setattr("headgate.spark.landing.files.os.fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
     """Return a directory of two partitions with commits of three days and a few events."""
@@ -86,16 +96,33 @@ def rows(target: Path, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["log_partition"], row["log_offset"]))
 
 
+def check_states(target: Path) -> None:
+    """Check that the tables that are continued equal those made from all landed rows in one step."""
+    commits, events = (
+        pa.Table.from_pylist(rows(target, table), arrow_schema(view.schema)) for table, view in VIEWS.items()
+    )
+    expected = current.advance(current.nothing_at(0), commits, events, 1 << 40)
+    found = load_offsets(Folder(str(target)), 0)
+    assert found is not None
+    assert found.rows.to_pylist() == expected.rows.to_pylist()
+    assert found.last_time == expected.last_time
+    state = groups.Groups()
+    changes = groups.advance(state, events, found.end)
+    assert load_groups(Folder(str(target)), 0) == state
+    landed = [{**row, "log_partition": 0} for row in changes.rebalances.to_pylist()]
+    assert rows(target, "rebalances") == landed
+
+
 def check(broker: Broker, target: Path) -> None:
     """Check that the landed tables equal the readers' rows of all durable records."""
-    for table, view in TABLES.items():
+    for table, view in VIEWS.items():
         assert rows(target, table) == rows_of(view, broker.directory, TOPIC)
 
 
 def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
     """In one file for each range and day; the next run begins at the end of this one."""
     target = tmp_path / "tables"
-    landed = land(str(broker.directory), str(target))
+    landed = land(str(broker.directory), str(target), tables=list(VIEWS))
     assert landed.rows == {"offset_commits": 5, "group_events": 2}
     assert landed.ends == {0: 5, 1: 2}
     check(broker, target)
@@ -111,7 +138,7 @@ def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_a_run_killed_at_any_write_is_finished_by_the_next(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is lost or duplicated, also with new records between the two runs."""
     write = Folder.write
@@ -124,8 +151,10 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
         left -= 1
         write(self, name, content)
 
+    broker = Broker(tmp_path / "one")
+    broker.append(0, [commit(1), event(), commit(2, 1)])
     survived = False
-    for step in range(20):
+    for step in range(60):
         target = tmp_path / f"tables{step}"
         left = step
         monkeypatch.setattr(Folder, "write", dying)
@@ -133,21 +162,24 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
             land(str(broker.directory), str(target))
             survived = True
         except (OSError, LandingFailed):
-            broker.append(0, [commit(100 + step)])
+            broker.append(0, [commit(100 + step), event()])
         monkeypatch.setattr(Folder, "write", write)
         land(str(broker.directory), str(target))
         check(broker, target)
+        check_states(target)
         if survived:
             break
     assert survived
-    assert step == 8  # five files of commits, one of events, and the progress twice
+    # Two files of commits, one each of events and rebalances, three of states, the progress four times, and
+    # two samples.
+    assert step == 13
 
 
 def test_large_logs_are_landed_range_by_range(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker's memory is limited."""
-    monkeypatch.setattr(job, "MOST_OFFSETS", 2)
+    monkeypatch.setattr(work, "MOST_OFFSETS", 2)
     target = tmp_path / "tables"
     land(str(broker.directory), str(target))
     check(broker, target)

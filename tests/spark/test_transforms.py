@@ -267,4 +267,4 @@ def test_rebalances_say_who_came_and_who_went(spark: SparkSession) -> None:
         (7, 5, 0, [], ["b"]),
         (9, 1, 1, ["c"], []),
     ]
-    assert [row["since_previous_ms"] for row in rows] == [1000, 1000, 2000, 1000, 1000, 1000]
+    assert [row["since_previous_ms"] for row in rows] == [1000, 1000, 2000, 1000, 1000, None]

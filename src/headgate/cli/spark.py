@@ -24,9 +24,14 @@ def _spark() -> None:
 def land(
     source: Annotated[str, typer.Argument(help="A data directory, or HOST:PORT[,HOST:PORT...].")],
     target: Annotated[str, typer.Argument(help="A folder or a URI: one folder for each table, in Parquet.")],
-    tables: Annotated[str, typer.Option(help="Which tables.")] = "offset_commits,group_events",
+    tables: Annotated[
+        str | None, typer.Option(help="Which tables; by default those of TARGET, all if it is new.")
+    ] = None,
     continuously: Annotated[bool, typer.Option(help="Go on until interrupted.")] = False,
     every: Annotated[float, typer.Option(help="With --continuously: seconds between two looks.", min=0)] = 10,
+    sample_every: Annotated[
+        float, typer.Option(help="With --continuously: seconds between two samples of end offsets.", min=0)
+    ] = 60,
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
 ) -> None:
     """Land what is durable of the coordinator's log and was not landed yet, exactly once.
@@ -34,19 +39,24 @@ def land(
     A run that was killed is finished by the next one.
     """
     try:
+        from headgate.client.errors import ClientError
         from headgate.spark.landing import LandingFailed, LandingRefused, run_on_spark
         from headgate.spark.landing import land as land_once
         from headgate.spark.options import OptionError
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
-        raise _failed(f"{problem}: pip install 'headgate[spark]'") from problem
-    spark_session = session(master, "headgate spark land")
-    names = [name.strip() for name in tables.split(",")]
+        raise _failed("land", f"{problem}: pip install 'headgate[spark]'") from problem
+    run = run_on_spark(session(master, "headgate spark land"))
+    names = None if tables is None else [name.strip() for name in tables.split(",")]
+    sampled_at = -sample_every
     while True:
+        is_sampling = time.monotonic() - sampled_at >= sample_every
+        if is_sampling:
+            sampled_at = time.monotonic()
         try:
-            landed = land_once(source, target, run_on_spark(spark_session), names)
-        except (LandingRefused, LandingFailed, OptionError, MissingData, OSError) as problem:
-            raise _failed(str(problem)) from problem
+            landed = land_once(source, target, run, names, is_sampling=is_sampling)
+        except (LandingRefused, LandingFailed, OptionError, MissingData, ClientError, OSError) as problem:
+            raise _failed("land", str(problem)) from problem
         if not continuously or any(landed.rows.values()):
             typer.echo(_summary(landed))
         if not continuously:
@@ -67,9 +77,63 @@ def session(master: str, name: str) -> SparkSession:
 
 def _summary(landed: Landed) -> str:
     rows = ", ".join(f"{count:,} rows of {table}" for table, count in landed.rows.items())
-    return f"landed {rows}; {len(landed.ends)} partitions of the log"
+    summary = f"landed {rows}; {len(landed.ends)} partitions of the log"
+    if landed.incomplete:
+        summary += (
+            f", {len(landed.incomplete)} of them with gaps: compaction had removed records (progress.json)"
+        )
+    return summary
 
 
-def _failed(message: str) -> typer.Exit:
-    typer.echo(f"headgate spark land: {message}", err=True)
+@spark.command(no_args_is_help=True)
+def offsets(
+    target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
+    ] = None,
+    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+) -> None:
+    """Print committed offsets from landed tables, now or as of a time. Needs neither Spark nor a broker."""
+    from headgate.cli.consumer_groups.arguments import parse_datetime
+    from headgate.cli.consumer_groups.printing import print_rows
+    from headgate.cli.consumer_groups.usage import UsageProblem
+
+    try:
+        from headgate.spark.landing import LandingRefused, offsets_as_of, offsets_now
+    except ModuleNotFoundError as problem:
+        raise _failed("offsets", f"{problem}: pip install 'headgate[spark]'") from problem
+    try:
+        if as_of is None:
+            found = offsets_now(target, group)
+        else:
+            found = offsets_as_of(target, parse_datetime(as_of, "--as-of"), group)
+    except (LandingRefused, UsageProblem, OSError) as problem:
+        raise _failed("offsets", str(problem)) from problem
+    rows = found.select(_PRINTED).to_pylist()
+    for row in rows:
+        if row["commit_timestamp"] is not None:
+            row["commit_timestamp"] = row["commit_timestamp"].isoformat(timespec="milliseconds")
+        if not row.pop("is_known"):
+            row["committed_offset"] = _UNKNOWN
+    print_rows(rows, [column for column in _PRINTED if column != "is_known"], "offsets", output)
+    if any(row["committed_offset"] == _UNKNOWN for row in rows):
+        raise typer.Exit(1)
+
+
+_UNKNOWN = "unknown"
+_PRINTED = [
+    "group_id",
+    "topic",
+    "partition",
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp",
+    "is_known",
+]
+
+
+def _failed(command: str, message: str) -> typer.Exit:
+    typer.echo(f"headgate spark {command}: {message}", err=True)
     return typer.Exit(1)

@@ -17,12 +17,20 @@ from headgate.domain.assigned_partitions import read_assignment
 from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
-from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
+from headgate.records import (
+    GroupMember,
+    GroupMetadata,
+    GroupTombstone,
+    MalformedRecord,
+    PausedTopicPartitions,
+    PausedTopicPartitionsTombstone,
+    decode,
+)
 from headgate.records.consumer_model import is_consumer_record
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.commit_columns import is_offset_commit
-from headgate.spark.consumer_events import consumer_event
+from headgate.spark.consumer_events import consumer_event, topic_id_text
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
 
 RECORD_NAMES = {
@@ -125,6 +133,7 @@ _DECODED = (
     "regular_expression",
     "assigned",
     "pending_revocation",
+    "paused",
 )
 
 
@@ -152,6 +161,10 @@ def _event(key: bytes | None, value: bytes | None) -> Event:
             return event | _group(record)
         case GroupTombstone():
             return event | {"event": "removed"}
+        case PausedTopicPartitions():
+            return event | {"event": "paused_partitions", "paused": _paused(record)}
+        case PausedTopicPartitionsTombstone():
+            return event | {"event": "paused_partitions"}
     if is_consumer_record(record):
         return event | consumer_event(record)
     return event | {"event": "other"}
@@ -187,6 +200,20 @@ def _member(member: GroupMember, protocol_type: str) -> Event:
         "assignment": member.assignment,
         "assigned": assigned_partitions(member.assignment) if protocol_type == CONSUMER_PROTOCOL else None,
     }
+
+
+def _paused(record: PausedTopicPartitions) -> list[Event]:
+    return [
+        {
+            "topic_id": topic_id_text(topic_id),
+            "partition": partition,
+            "paused_at": arrow.microseconds(pause.since),
+            "caller": pause.caller,
+            "reason": pause.reason,
+        }
+        for topic_id, pauses in record.partitions.items()
+        for partition, pause in pauses.items()
+    ]
 
 
 def assigned_partitions(assignment: bytes) -> list[Event] | None:

@@ -21,9 +21,9 @@ def rebalances() -> Transform:
     """`GROUP_EVENTS` -> `REBALANCES`: every change of a group's members.
 
     For a classic group that is a generation, for a consumer group an epoch. `joined` and `left` are member
-    ids, compared with the previous generation or epoch. Records of classic groups that change neither the
-    generation nor the members give no row, such as the first record of an empty group. A static member that
-    rejoins with a new id is a change.
+    ids, compared with the previous generation or epoch; a removed group begins anew. Records of classic
+    groups that change neither the generation nor the members give no row, such as the first record of an
+    empty group. A static member that rejoins with a new id is a change.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -72,7 +72,7 @@ def _generations(group_events: DataFrame) -> DataFrame:
         group_events.where(F.col("event").isin(*_CLASSIC_EVENTS))
         .withColumn("at", F.coalesce("state_timestamp", "log_timestamp"))
         .withColumn("member_ids", members)
-        .withColumn("state", F.struct("generation", "at", "member_ids"))
+        .withColumn("state", F.when(F.col("event") != "removed", F.struct("generation", "at", "member_ids")))
         .withColumn("previous", F.lag("state").over(in_order))
         .where(F.col("event") != "removed")
         .withColumn("before", F.coalesce("previous.member_ids", nobody))
@@ -89,33 +89,42 @@ def _epochs(group_events: DataFrame) -> DataFrame:
     """Return each epoch of consumer groups, with the members that joined and left since the previous one."""
     of_member = Window.partitionBy("group_id", "member_id").orderBy("log_offset")
     of_group = Window.partitionBy("group_id").orderBy("log_offset")
-    is_epoch = (F.col("event") == "group_epoch") & ~F.col("is_tombstone")
+    ends_epoch = F.col("event") == "group_epoch"  # the next epoch, or the removal of the group
+    is_epoch = ends_epoch & ~F.col("is_tombstone")
     is_member = F.col("event") == "member"
+    is_there = is_member & ~F.col("is_tombstone")
     was_there = F.coalesce(~F.lag("is_tombstone").over(of_member), F.lit(False))
-    comes = is_member & ~F.col("is_tombstone") & ~F.col("was_there")
-    goes = is_member & F.col("is_tombstone") & F.col("was_there")
     return (
         group_events.where(F.col("event").isin("group_epoch", "member"))
         .withColumn("was_there", was_there)
-        .withColumn("joins", F.when(comes, F.col("member_id")))
-        .withColumn("leaves", F.when(goes, F.col("member_id")))
         .withColumn(
             "of_epoch",
-            F.first(F.when(is_epoch, F.col("log_offset")), ignorenulls=True).over(
+            F.first(F.when(ends_epoch, F.col("log_offset")), ignorenulls=True).over(
                 of_group.rowsBetween(Window.currentRow, Window.unboundedFollowing)
             ),
         )
         .where(F.col("of_epoch").isNotNull())
-        .groupBy("group_id", F.col("of_epoch").alias("log_offset"))
+        # A member may come and go several times between two epochs.
+        .groupBy("group_id", F.col("of_epoch").alias("log_offset"), "member_id")
         .agg(
             F.max("log_partition").alias("log_partition"),
             F.max(F.when(is_epoch, F.col("epoch"))).alias("generation"),
             F.max(F.when(is_epoch, F.col("log_timestamp"))).alias("at"),
-            F.sort_array(F.collect_set("joins")).alias("came"),
-            F.sort_array(F.collect_set("leaves")).alias("went"),
+            F.min_by("was_there", "log_offset").alias("before"),
+            F.max_by(is_there, "log_offset").alias("after"),
         )
-        .withColumn("joined", F.array_except("came", "went"))
-        .withColumn("left", F.array_except("went", "came"))
+        .groupBy("group_id", "log_offset")
+        .agg(
+            F.max("log_partition").alias("log_partition"),
+            F.max("generation").alias("generation"),
+            F.max("at").alias("at"),
+            F.sort_array(F.collect_set(F.when(F.col("after") & ~F.col("before"), F.col("member_id")))).alias(
+                "joined"
+            ),
+            F.sort_array(F.collect_set(F.when(F.col("before") & ~F.col("after"), F.col("member_id")))).alias(
+                "left"
+            ),
+        )
         .withColumn(
             "member_count",
             F.sum(F.size("joined") - F.size("left")).over(
@@ -123,6 +132,7 @@ def _epochs(group_events: DataFrame) -> DataFrame:
             ),
         )
         .withColumn("since_previous_ms", F.unix_millis("at") - F.unix_millis(F.lag("at").over(of_group)))
+        .where(F.col("generation").isNotNull())
         .withColumn("event", F.when(F.col("member_count") == 0, "emptied").otherwise("assigned"))
         .withColumn("protocol", F.lit(None).cast("string"))
         .withColumn("leader", F.lit(None).cast("string"))

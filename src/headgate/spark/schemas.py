@@ -69,6 +69,14 @@ ASSIGNED_PARTITION = _struct(topic=_STRING, partition=_INTEGER)
 
 OWNED_PARTITION = _struct(topic_id=_STRING, partition=_INTEGER, assignment_epoch=_INTEGER)
 
+PAUSED_PARTITION = _struct(
+    topic_id=_STRING,
+    partition=_INTEGER,
+    paused_at=_TIMESTAMP,  # null, and the next two empty: written by a coordinator that does not keep them
+    caller=_STRING,
+    reason=_STRING,
+)
+
 MEMBER = _struct(
     member_id=_STRING,
     group_instance_id=_STRING,  # null: a dynamic member
@@ -111,6 +119,7 @@ GROUP_EVENTS = _struct(
     regular_expression=_STRING,
     assigned=ArrayType(OWNED_PARTITION, containsNull=True),
     pending_revocation=ArrayType(OWNED_PARTITION, containsNull=True),
+    paused=ArrayType(PAUSED_PARTITION, containsNull=True),  # all paused partitions of a group of any kind
     is_tombstone=_BOOLEAN,
     producer_id=_LONG,  # of a transaction marker; null otherwise
     key=_BINARY,  # null for a record that the columns above show in full
@@ -131,6 +140,7 @@ EVENTS = (
     "member_assignment",  # the current assignment of a member
     "regular_expression",  # the topics that a regular expression of the group matches
     "partition_metadata",  # the topics of the group, as written by brokers before Kafka 4.1
+    "paused_partitions",  # of a group of any kind (KIP-1249); with is_tombstone, nothing is paused any more
     "other",  # a record without columns in this release; `key` and `value` have it
     "malformed",  # a record with invalid content; likewise
 )
@@ -185,7 +195,7 @@ REBALANCES = _struct(
     member_count=_INTEGER,
     joined=ArrayType(_STRING, containsNull=True),
     left=ArrayType(_STRING, containsNull=True),
-    since_previous_ms=_LONG,  # null: the group's first event in the log
+    since_previous_ms=_LONG,  # null: the first of the group, or since it was removed
     log_partition=_INTEGER,
     log_offset=_LONG,
 )
@@ -202,6 +212,43 @@ ASSIGNMENTS = _struct(
     log_partition=_INTEGER,
     log_offset=_LONG,
 )
+
+PAUSES = _struct(
+    group_id=_STRING,
+    topic_id=_STRING,
+    partition=_INTEGER,
+    change=_STRING,  # paused or resumed
+    paused_at=_TIMESTAMP,  # of the pause, as are the next two; see PAUSED_PARTITION
+    caller=_STRING,
+    reason=_STRING,
+    log_timestamp=_TIMESTAMP,
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+)
+"""One row for each partition of a group that was paused or resumed."""
+
+END_OFFSET_SAMPLES = _struct(
+    topic=_STRING,
+    topic_id=_STRING,  # null: from a data directory that does not tell
+    partition=_INTEGER,
+    at=_TIMESTAMP,
+    end_offset=_LONG,
+)
+"""One row for each partition and sample of end offsets."""
+
+LAG_SAMPLES = _struct(
+    group_id=_STRING,
+    topic=_STRING,
+    topic_id=_STRING,
+    partition=_INTEGER,
+    at=_TIMESTAMP,
+    end_offset=_LONG,  # null, and lag too: the partition does not exist, or could not be asked
+    committed_offset=_LONG,
+    lag=_LONG,
+    log_partition=_INTEGER,
+    log_offset=_LONG,  # of the commit
+)
+"""One row for each committed offset and sample of end offsets."""
 
 UNKNOWN_RECORDS = _struct(
     log_partition=_INTEGER,

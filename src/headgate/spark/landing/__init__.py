@@ -2,6 +2,7 @@
 
     TARGET/offset_commits/log_partition=7/date=2026-11-22/00000000000000001200-00000000000000005600.parquet
     TARGET/group_events/...
+    TARGET/offsets_current/log_partition=7/current.parquet
     TARGET/_headgate/progress.json
 
 A run fixes its ranges of offsets before any work starts, and writes them to `progress.json`. Workers write
@@ -13,8 +14,19 @@ Only durable records are landed: up to the sync mark of a Headgate data director
 checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
+from headgate.spark.landing.as_of import offsets_as_of, offsets_now
 from headgate.spark.landing.job import Landed, LandingFailed, land, run_here, run_on_spark
 from headgate.spark.landing.progress import LandingRefused
-from headgate.spark.landing.work import TABLES
+from headgate.spark.landing.tables import TABLES
 
-__all__ = ["TABLES", "Landed", "LandingFailed", "LandingRefused", "land", "run_here", "run_on_spark"]
+__all__ = [
+    "TABLES",
+    "Landed",
+    "LandingFailed",
+    "LandingRefused",
+    "land",
+    "offsets_as_of",
+    "offsets_now",
+    "run_here",
+    "run_on_spark",
+]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -36,9 +38,50 @@ class Folder:
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write a Parquet file, replacing any other of its name. Raises OSError."""
+        self.write_tables(name, table.schema, [table])
+
+    def write_tables(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Write the tables as one Parquet file, of which at most one is in memory uncompressed."""
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
+        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
         self.write(name, sink.getvalue().to_pybytes())
+
+    def read_table(
+        self, name: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+    ) -> pa.Table:
+        """Read a Parquet file: these columns, and the rows that fulfil `where`. Raises OSError."""
+        system, root = self._open()
+        path = f"{root}/{name}"
+        chosen = None if columns is None else list(columns)
+        return pq.read_table(path, columns=chosen, filters=where, filesystem=system, partitioning=None)
+
+    def metadata(self, name: str) -> dict[bytes, bytes] | None:
+        """Return the metadata of a Parquet file; None if it does not exist."""
+        system, root = self._open()
+        path = f"{root}/{name}"
+        if system.get_file_info(path).type is fs.FileType.NotFound:
+            return None
+        found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all files below a folder, sorted; unfinished ones are omitted."""
+        system, root = self._open()
+        below = fs.FileSelector(f"{root}/{folder}", recursive=True, allow_not_found=True)
+        return sorted(
+            found.path.removeprefix(f"{root}/")
+            for found in system.get_file_info(below)
+            if found.type is fs.FileType.File and not found.path.endswith(ASIDE_SUFFIX)
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists. Raises OSError."""
+        system, root = self._open()
+        path = f"{root}/{name}"
+        if system.get_file_info(path).type is not fs.FileType.NotFound:
+            system.delete_file(path)
 
     def _open(self) -> tuple[fs.FileSystem, str]:
         if "://" not in self.uri:

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.client.cluster import EARLIEST, LATEST, Cluster
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
-from headgate.log.batch_records import unpack
-from headgate.log.filesystem import OsFileSystem
-from headgate.log.sync_mark import load_sync_mark
-from headgate.spark.directory import segment_files, topics_in
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.spark.landing import tables as landed_tables
 from headgate.spark.landing.files import Folder
+from headgate.spark.landing.logs import Bounds, coordinator_logs
 from headgate.spark.landing.progress import (
+    Gap,
     LandingRefused,
     Progress,
     Range,
     load_progress,
     save_progress,
 )
-from headgate.spark.landing.work import TABLES, Done, Failed, LandingTask, options_of, try_range
+from headgate.spark.landing.sampling import sample
+from headgate.spark.landing.work import Done, Failed, LandingTask, end_of_range, try_range
 from headgate.spark.options import OptionError, Options, parse, source_option
-from headgate.spark.plan import MissingData
-from headgate.spark.run_rows import last_run
-from headgate.spark.source import plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MOST_OFFSETS = 2_000_000
-"""Maximum number of offsets in one range, which limits a worker's memory."""
-
-Bounds = tuple[int, int]
-"""The first offset of a log, and the end of its durable part."""
 
 Run = Callable[[Sequence[LandingTask]], list[Done | Failed]]
 """Runs tasks and returns the result of each."""
@@ -46,10 +36,14 @@ class LandingFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Result of a run: rows by table, and the landed end offset of each partition."""
+    """Result of a run: new rows by table, and the landed end offset of each partition.
+
+    `incomplete` has the partitions with gaps, and the offset from which on all records are landed.
+    """
 
     rows: dict[str, int]
     ends: dict[int, int]
+    incomplete: dict[int, int]
 
 
 def run_here(tasks: Sequence[LandingTask]) -> list[Done | Failed]:
@@ -70,52 +64,110 @@ def run_on_spark(spark: SparkSession) -> Run:
     return run
 
 
-def land(source: str, target: str, run: Run = run_here, tables: Sequence[str] = tuple(TABLES)) -> Landed:
+def land(
+    source: str,
+    target: str,
+    run: Run = run_here,
+    tables: Sequence[str] | None = None,
+    *,
+    is_sampling: bool = True,
+) -> Landed:
     """Land the durable part of the coordinator's log that was not landed yet.
 
-    `source` is a data directory or HOST:PORT[,HOST:PORT...], `target` a folder or a URI. Raises
-    LandingRefused, LandingFailed, MissingData, OptionError, OSError.
+    `source` is a data directory or HOST:PORT[,HOST:PORT...], `target` a folder or a URI. None for `tables`:
+    those of the target, or all if it is new. Without `is_sampling`, no end offsets are sampled. Raises
+    LandingRefused, LandingFailed, MissingData, OptionError, ClientError, OSError.
     """
-    if unknown := [table for table in tables if table not in TABLES]:
-        raise OptionError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+    chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
     options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC})
-    cluster_id, logs = _look(options)
+    cluster_id, logs = coordinator_logs(options)
     folder = Folder(target)
-    progress = load_progress(folder, cluster_id, tuple(tables))
-    rows = dict.fromkeys(tables, 0)
+    progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
+    rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
+    job = _Job(options, folder, logs, run, rows)
     if progress.planned:  # by an unfinished run
-        progress = _do(options, folder, progress, run, rows)
+        progress = _do(job, progress)
     while planned := _ranges(options, progress, logs):
-        progress = Progress(cluster_id, progress.tables, progress.partitions, planned)
+        progress = replace(progress, planned=planned)
         save_progress(folder, progress)
-        progress = _do(options, folder, progress, run, rows)
-    return Landed(rows, {partition: landed.end for partition, landed in progress.partitions.items()})
+        progress = _do(job, progress)
+    if is_sampling and set(landed_tables.SAMPLED) & set(progress.tables):
+        progress, sampled = sample(options, folder, progress)
+        rows |= sampled
+    landed = progress.partitions
+    return Landed(
+        rows,
+        {partition: one.end for partition, one in landed.items()},
+        {partition: one.complete_from for partition, one in landed.items() if one.gaps},
+    )
 
 
-def _do(options: Options, folder: Folder, progress: Progress, run: Run, rows: dict[str, int]) -> Progress:
+def _checked(tables: Sequence[str]) -> tuple[str, ...]:
+    known = landed_tables.TABLES
+    if unknown := [table for table in tables if table not in known]:
+        raise OptionError(f"there is no table {unknown[0]!r}; there are {', '.join(known)}")
+    if missing := landed_tables.missing_for(tables):
+        raise OptionError(f"the chosen tables are made from others: add {', '.join(missing)}")
+    return landed_tables.in_order(tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is landed, where, and how; `rows` counts the new rows by table."""
+
+    options: Options
+    folder: Folder
+    logs: Mapping[int, Bounds]
+    run: Run
+    rows: dict[str, int]
+
+
+def _do(job: _Job, progress: Progress) -> Progress:
+    """Land the planned ranges and advance the progress."""
     tasks = [
         LandingTask(
-            options,
-            folder.uri,
+            job.options,
+            job.folder.uri,
             progress.tables,
             partition,
             start,
             end,
             progress.partitions[partition].epoch if partition in progress.partitions else -1,
+            job.logs[partition][0],
+            is_first=partition not in progress.partitions,
         )
         for partition, start, end in progress.planned
     ]
-    epochs = {}
-    for done in run(tasks):
+    found: list[Done] = []
+    for done in job.run(tasks):
         if isinstance(done, Failed):
             raise LandingRefused(done.message) if done.is_refusal else LandingFailed(done.message)
-        epochs[done.partition] = done.epoch
+        found.append(done)
         for table, count in done.rows.items():
-            rows[table] += count
-    progress = progress.done(epochs)
-    save_progress(folder, progress)
+            job.rows[table] += count
+    progress = progress.done({done.partition: done.epoch for done in found}, _gaps(job, progress, found))
+    save_progress(job.folder, progress)
     return progress
+
+
+def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[int, Gap]:
+    """Return the gaps of the ranges.
+
+    A removed record was replaced before the range was read, by a record before the end of the log then.
+    """
+    before = {done.partition: done.before for done in found if done.has_gap}
+    if not before:
+        return {}
+    _, logs = coordinator_logs(job.options)
+    now = time.time_ns() // 1000
+    starts = {partition: start for partition, start, _ in progress.planned}
+    return {
+        partition: Gap(
+            starts[partition] if partition in progress.partitions else 0, logs[partition][1], since, now
+        )
+        for partition, since in before.items()
+    }
 
 
 def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) -> tuple[Range, ...]:
@@ -129,68 +181,7 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) ->
                 f"{GROUP_OFFSETS_TOPIC}-{partition} ends at offset {durable}, but was landed up to {start}: "
                 "records were lost, or it is another log; land it elsewhere"
             )
-        for size in (MOST_OFFSETS, durable - start):
-            end = _without_open_run(options, partition, start, min(start + size, durable))
-            if start < end:
-                ranges.append((partition, start, end))
-                break
+        end = end_of_range(options, partition, start, durable)
+        if start < end:
+            ranges.append((partition, start, end))
     return tuple(ranges)
-
-
-def _without_open_run(options: Options, partition: int, start: int, end: int) -> int:
-    """Return `end`, or the first offset of the run of records that continues after it."""
-    if start >= end:
-        return end
-    run = None
-    for planned in plan(options_of(options, partition, end - 1, end)):
-        for _, scan in planned.scans():
-            for records, _ in unpack(scan):
-                run = last_run(records)
-    if run is None or run[0] + run[1] <= end:
-        return end
-    return max(run[0], start)
-
-
-def _look(options: Options) -> tuple[str, dict[int, Bounds]]:
-    """Return the cluster's id, and the start and durable end of each partition of the coordinator's log."""
-    if options.bootstrap_servers is not None:
-        with Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True) as cluster:
-            cluster_id = cluster.metadata([]).cluster_id
-            partitions = cluster.partitions_of(GROUP_OFFSETS_TOPIC)
-            wanted = [TopicPartition(GROUP_OFFSETS_TOPIC, partition) for partition in partitions]
-            starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
-            ends = cluster.list_offsets(dict.fromkeys(wanted, LATEST))
-        return str(cluster_id), {where.partition: (starts[where], ends[where]) for where in wanted}
-    assert options.path is not None
-    folders = topics_in(options.path).get(GROUP_OFFSETS_TOPIC, {})
-    if not folders:
-        raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
-    watermarks, files = _high_watermarks(options.path), OsFileSystem()
-    logs = {}
-    for partition, folder in folders.items():
-        if segments := segment_files(folder):
-            end = watermarks.get(partition, load_sync_mark(files, folder).end_offset)
-            logs[partition] = segments[0].base_offset, end
-    return _cluster_id(options.path), logs
-
-
-def _cluster_id(directory: Path) -> str:
-    """Return the id in the `meta.properties` of a data directory."""
-    try:
-        lines = (directory / "meta.properties").read_text().splitlines()
-    except FileNotFoundError:
-        raise MissingData(f"{directory} has no meta.properties: it is no broker's data directory") from None
-    properties = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return properties.get("cluster.id", "")
-
-
-def _high_watermarks(directory: Path) -> dict[int, int]:
-    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate."""
-    try:
-        lines = (directory / "replication-offset-checkpoint").read_text().splitlines()[2:]
-    except FileNotFoundError:
-        return {}
-    entries = (line.rsplit(" ", 2) for line in lines)
-    return {
-        int(partition): int(offset) for topic, partition, offset in entries if topic == GROUP_OFFSETS_TOPIC
-    }

@@ -1,17 +1,19 @@
 """The progress of a landing: one small file that is replaced as a whole.
 
     {"format": 1, "cluster_id": "...", "tables": ["offset_commits"],
-     "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4}},
-     "planned": [[0, 5600, 9000]]}
+     "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []}},
+     "planned": [[0, 5600, 9000]], "run": 17, "sampled_at": null}
 
-`partitions` has the landed range of each partition of the log, and the leader epoch of the last batch.
-`planned` has the ranges of a run in progress: after a crash the next run lands them again unchanged.
+`partitions` has the landed range of each partition of the log, the leader epoch of the last batch, and the
+gaps. `planned` has the ranges of a run in progress: after a crash the next run lands them again unchanged.
+`run` is the number of the last sample of end offsets; `sampled_at` is its time in us while it is in progress.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from headgate.spark.landing.files import Folder
 
@@ -24,12 +26,32 @@ class LandingRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A part of a log from which compaction had removed records before it was landed.
+
+    For each key only its last records before `end` are there. The removed ones were written between the
+    times `since` and `until`, in us since the epoch; a `since` of -1 is any time before.
+    """
+
+    start: int
+    end: int
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class LandedPartition:
     """The landed offsets of a partition, from `start` to `end`, and the epoch of the last batch."""
 
     start: int
     end: int
     epoch: int
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def complete_from(self) -> int:
+        """Return the offset from which on every record is landed."""
+        return self.gaps[-1].end if self.gaps else self.start
 
 
 Range = tuple[int, int, int]
@@ -44,28 +66,35 @@ class Progress:
     tables: tuple[str, ...]
     partitions: dict[int, LandedPartition] = field(default_factory=dict)
     planned: tuple[Range, ...] = ()
+    run: int = 0
+    sampled_at: int | None = None
 
-    def done(self, epochs: dict[int, int]) -> Progress:
-        """Return the progress after the planned ranges; `epochs` are those of their last batches."""
+    def done(self, epochs: Mapping[int, int], gaps: Mapping[int, Gap]) -> Progress:
+        """Return the progress after the planned ranges.
+
+        `epochs` are those of their last batches; `gaps` those in the ranges, by partition.
+        """
         partitions = dict(self.partitions)
         for partition, start, end in self.planned:
-            before = partitions.get(partition)
-            epoch = epochs.get(partition, before.epoch if before else -1)
-            partitions[partition] = LandedPartition(before.start if before else start, end, epoch)
+            landed = partitions.get(partition, LandedPartition(start, start, -1))
+            epoch = epochs.get(partition, landed.epoch)
+            found = landed.gaps
+            if gap := gaps.get(partition):
+                found = _joined(found, gap)
+            partitions[partition] = replace(landed, end=end, epoch=epoch, gaps=found)
         return replace(self, partitions=partitions, planned=())
 
     def to_bytes(self) -> bytes:
         """Return the contents as bytes."""
-        partitions = {
-            str(partition): {"start": landed.start, "end": landed.end, "epoch": landed.epoch}
-            for partition, landed in sorted(self.partitions.items())
-        }
+        partitions = {str(partition): asdict(landed) for partition, landed in sorted(self.partitions.items())}
         content = {
             "format": _FORMAT,
             "cluster_id": self.cluster_id,
             "tables": self.tables,
             "partitions": partitions,
             "planned": self.planned,
+            "run": self.run,
+            "sampled_at": self.sampled_at,
         }
         return json.dumps(content, indent=1).encode()
 
@@ -79,25 +108,50 @@ class Progress:
             content["cluster_id"],
             tuple(content["tables"]),
             {
-                int(partition): LandedPartition(**landed)
+                int(partition): _landed_partition(**landed)
                 for partition, landed in content["partitions"].items()
             },
             tuple((partition, start, end) for partition, start, end in content["planned"]),
+            content.get("run", 0),
+            content.get("sampled_at"),
         )
 
 
-def load_progress(target: Folder, cluster_id: str, tables: tuple[str, ...]) -> Progress:
-    """Return the progress of a target, new if empty. Raises LandingRefused for another cluster's target."""
+def _landed_partition(
+    start: int, end: int, epoch: int, gaps: Sequence[Mapping[str, int]] = ()
+) -> LandedPartition:
+    return LandedPartition(start, end, epoch, tuple(Gap(**gap) for gap in gaps))
+
+
+def _joined(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
+    """Add a gap; one that continues the last gap extends it."""
+    if gaps and gap.start <= gaps[-1].end:
+        return (*gaps[:-1], replace(gaps[-1], end=max(gap.end, gaps[-1].end), until=gap.until))
+    return (*gaps, gap)
+
+
+def read_progress(target: Folder) -> Progress | None:
+    """Return the progress of a target; None without one. Raises LandingRefused, OSError."""
     data = target.read(NAME)
-    if data is None:
-        return Progress(cluster_id, tables)
-    progress = Progress.from_bytes(data)
+    return None if data is None else Progress.from_bytes(data)
+
+
+def load_progress(
+    target: Folder, cluster_id: str, tables: tuple[str, ...] | None, default: tuple[str, ...]
+) -> Progress:
+    """Return the progress of a target, new if empty; its tables are `default` unless `tables` are given.
+
+    Raises LandingRefused for a target of another cluster or with other tables.
+    """
+    progress = read_progress(target)
+    if progress is None:
+        return Progress(cluster_id, default if tables is None else tables)
     if progress.cluster_id != cluster_id:
         raise LandingRefused(
             f"{target.uri} has the tables of cluster {progress.cluster_id}, not of {cluster_id}; "
             "land this one elsewhere"
         )
-    if set(progress.tables) != set(tables):
+    if tables is not None and set(progress.tables) != set(tables):
         raise LandingRefused(
             f"{target.uri} has the tables {', '.join(progress.tables)}, asked for were {', '.join(tables)}; "
             "land others elsewhere"

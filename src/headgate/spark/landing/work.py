@@ -9,25 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from headgate.log.batch_records import unpack
 from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead
+from headgate.spark.landing import current, groups, tables
+from headgate.spark.landing.epochs import check_epochs
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.progress import LandingRefused
+from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData
-from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW, ViewReader, plan
+from headgate.spark.run_rows import last_run
+from headgate.spark.source import ViewReader, plan
 
-TABLES = {"offset_commits": OFFSET_COMMITS_VIEW, "group_events": GROUP_EVENTS_VIEW}
-"""The landed tables by name, each with the columns of the reader of that name."""
+MOST_OFFSETS = 2_000_000
+"""Maximum number of offsets in one range, which limits a worker's memory."""
 
 ATTEMPTS = 5
 """Maximum number of reads of a range that compaction rewrites during the read."""
-
-_ORDER = {
-    "offset_commits": ("group_id", "topic", "partition", "log_offset"),
-    "group_events": ("group_id", "log_offset"),
-}
-_NO_DATE = "unknown"
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,25 @@ class LandingTask:
     start: int
     end: int
     epoch: int
+    log_start: int
+    """The first offset of the log."""
+    is_first: bool
+    """Whether nothing of the partition was landed before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a task: its partition, the epoch of the last batch, and rows by table."""
+    """Result of a task: its partition, the epoch of the last batch, and new rows by growing table.
+
+    With `has_gap`, compaction had removed records of the range. `before` is the latest time of the commits
+    before the range, in us, -1 if there is none or it is not known.
+    """
 
     partition: int
     epoch: int
     rows: dict[str, int]
+    has_gap: bool = False
+    before: int = current.NO_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +79,23 @@ def try_range(task: LandingTask) -> Done | Failed:
 
 def land_range(task: LandingTask) -> Done:
     """Write the files of a range. Raises LandingRefused, MissingData, CorruptLog, OSError."""
-    epoch = _check_epochs(task)
-    return Done(task.partition, epoch, {table: _land_table(task, table) for table in task.tables})
+    where = TopicPartition(GROUP_OFFSETS_TOPIC, task.partition)
+    options = options_of(task.options, task.partition, task.start - (task.epoch >= 0), task.end)
+    checked = check_epochs(options, where, task.start, task.end, task.epoch)
+    has_gap = checked.has_gap or (task.is_first and task.start > 0)
+    target, rows = Folder(task.target), {}
+    views = _read(task, task.start, task.end)
+    for table in tables.VIEWS:
+        if table in task.tables:
+            rows[table] = _write(task, table, views[table])
+    # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
+    is_anew = has_gap and not task.is_first
+    before = current.NO_TIME
+    if tables.OFFSETS_CURRENT in task.tables:
+        before = _advance_offsets(task, target, views, is_anew)
+    if any(table in task.tables for table in tables.OF_GROUPS):
+        rows |= _advance_groups(task, target, views, is_anew)
+    return Done(task.partition, checked.epoch, rows, has_gap, before)
 
 
 def options_of(options: Options, partition: int, start: int, end: int) -> Options:
@@ -86,57 +110,140 @@ def options_of(options: Options, partition: int, start: int, end: int) -> Option
     )
 
 
-def _check_epochs(task: LandingTask) -> int:
-    """Check the epochs and return that of the last batch. The epochs of a log never decrease."""
-    epoch = task.epoch
-    first = task.start - 1 if task.epoch >= 0 else task.start
-    for planned in plan(options_of(task.options, task.partition, first, task.end)):
-        for where, scan in planned.scans():
-            if scan.corruptions and task.options.fail_on_corrupt:
-                raise CorruptLog(str(scan.corruptions[0]))
-            for base_offset, last_offset, found in zip(
-                scan.batches.base_offset.tolist(),
-                scan.batches.last_offset.tolist(),
-                scan.batches.leader_epoch.tolist(),
-                strict=True,
-            ):
-                is_landed = base_offset < task.start
-                if found < epoch or (is_landed and 0 <= task.epoch < found):
-                    raise LandingRefused(
-                        f"{where}, offsets {base_offset} to {last_offset}: leader epoch {found}, but what "
-                        f"was landed before has {epoch}: the log was cut off and written anew since; land "
-                        "it elsewhere"
-                    )
-                epoch = max(epoch, found)
-    return epoch
+def end_of_range(options: Options, partition: int, start: int, end: int) -> int:
+    """Return the end of a range from `start` to at most `end`, of limited size, with complete runs only.
+
+    `start` itself if a run begins there that is not complete before `end`.
+    """
+    for size in (MOST_OFFSETS, end - start):
+        found = _without_open_run(options, partition, start, min(start + size, end))
+        if start < found:
+            return found
+    return start
 
 
-def _land_table(task: LandingTask, name: str) -> int:
+def _without_open_run(options: Options, partition: int, start: int, end: int) -> int:
+    """Return `end`, or the first offset of the run of records that continues after it."""
+    if start >= end:
+        return end
+    run = None
+    for planned in plan(options_of(options, partition, end - 1, end)):
+        for _, scan in planned.scans():
+            for records, _ in unpack(scan):
+                run = last_run(records)
+    if run is None or run[0] + run[1] <= end:
+        return end
+    return max(run[0], start)
+
+
+# --- reading and writing rows ---
+
+
+def _read(task: LandingTask, start: int, end: int) -> dict[str, pa.Table]:
+    """Return the rows of the views of the log that the tables need, of a range."""
+    options = options_of(task.options, task.partition, start, end)
+    needed = {tables.GROUP_EVENTS} if set(task.tables) <= {tables.GROUP_EVENTS, *tables.OF_GROUPS} else None
+    return {
+        name: _read_view(ViewReader(view, options))
+        for name, view in tables.VIEWS.items()
+        if needed is None or name in needed
+    }
+
+
+def _read_view(reader: ViewReader) -> pa.Table:
     for attempt in range(ATTEMPTS):
         try:
-            table = _read(task, name)
+            batches = [batch for planned in reader.partitions() for batch in reader.read(planned)]
             break
         except CompactedWhileRead:
             if attempt + 1 == ATTEMPTS:
                 raise
-    order = [(column, "ascending") for column in _ORDER[name]]
-    for date, rows in _by_date(table):
-        file = f"{task.start:020d}-{task.end:020d}.parquet"
-        folder = f"{name}/log_partition={task.partition}/date={date}"
-        Folder(task.target).write_table(f"{folder}/{file}", rows.sort_by(order))
-    return int(table.num_rows)
-
-
-def _read(task: LandingTask, name: str) -> pa.Table:
-    reader = ViewReader(TABLES[name], options_of(task.options, task.partition, task.start, task.end))
-    batches = [batch for planned in reader.partitions() for batch in reader.read(planned)]
     # The partition is in the path of the file.
     return pa.Table.from_batches(batches, reader.arrow_schema).drop_columns(["log_partition"])
 
 
-def _by_date(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each UTC date of their log timestamps."""
-    dates = pc.fill_null(pc.strftime(table["log_timestamp"], "%Y-%m-%d"), _NO_DATE)
+def _write(task: LandingTask, table: str, rows: pa.Table) -> int:
+    order = [(column, "ascending") for column in tables.ORDER[table]]
+    for date, of_date in by_date(rows, tables.TIME[table]):
+        name = tables.range_file(table, task.partition, date, task.start, task.end)
+        Folder(task.target).write_table(name, of_date.sort_by(order))
+    return int(rows.num_rows)
+
+
+def by_date(rows: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each UTC date of a column of times."""
+    dates = pc.fill_null(pc.strftime(rows[column], "%Y-%m-%d"), tables.NO_DATE)
     found: Iterable[str] = pc.unique(dates).to_pylist()
     for date in sorted(found):
-        yield date, table.filter(pc.equal(dates, date))
+        yield date, rows.filter(pc.equal(dates, date))
+
+
+# --- states ---
+
+
+def _pieces(
+    task: LandingTask, views: dict[str, pa.Table], is_anew: bool
+) -> Iterator[tuple[dict[str, pa.Table], int]]:
+    """Yield the rows that a state is made from, in pieces of limited size, each with its end offset."""
+    if not is_anew:
+        yield views, task.end
+        return
+    start = task.log_start
+    while start < task.end:
+        end = end_of_range(task.options, task.partition, start, task.end)
+        yield _read(task, start, end), end
+        start = end
+
+
+def _advance_offsets(task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool) -> int:
+    """Bring `offsets_current` to the end of the range; return its latest time before the range, in us."""
+    before = load_offsets(target, task.partition) or current.nothing_at(task.start)
+    if before.end == task.end:
+        return before.last_time  # an earlier attempt has replaced the file
+    _check_state(task, tables.OFFSETS_CURRENT, before.end)
+    after = replace(current.nothing_at(task.log_start), last_time=before.last_time) if is_anew else before
+    for rows, end in _pieces(task, views, is_anew):
+        after = current.advance(after, rows[tables.OFFSET_COMMITS], rows[tables.GROUP_EVENTS], end)
+    is_next_day = before.last_time != current.NO_TIME and (
+        tables.date_of(before.last_time) != tables.date_of(after.last_time)
+    )
+    if is_next_day:
+        save_offsets(target, tables.daily_file(task.partition, before.last_time), before)
+    save_offsets(target, tables.current_file(tables.OFFSETS_CURRENT, task.partition), after)
+    return before.last_time
+
+
+def _advance_groups(
+    task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool
+) -> dict[str, int]:
+    """Bring the tables of groups to the end of the range, and their state last."""
+    state = load_groups(target, task.partition) or groups.Groups(task.start)
+    if state.end == task.end:
+        return {}
+    _check_state(task, "the state of groups", state.end)
+    if is_anew:
+        state = groups.Groups(task.log_start)
+    grown: dict[str, list[pa.Table]] = {tables.REBALANCES: [], tables.PAUSES: []}
+    for rows, end in _pieces(task, views, is_anew):
+        changes = groups.advance(state, rows[tables.GROUP_EVENTS], end)
+        grown[tables.REBALANCES].append(changes.rebalances)
+        grown[tables.PAUSES].append(changes.pauses)
+    written = {}
+    for table, parts in grown.items():
+        if table in task.tables:
+            found = pa.concat_tables(parts)
+            new = found.filter(pc.greater_equal(found["log_offset"], task.start))
+            written[table] = _write(task, table, new)
+    if tables.ASSIGNMENTS in task.tables:
+        name = tables.current_file(tables.ASSIGNMENTS, task.partition)
+        target.write_table(name, groups.assignments_of(state))
+    save_groups(target, task.partition, state)
+    return written
+
+
+def _check_state(task: LandingTask, what: str, end: int) -> None:
+    if end != task.start:
+        raise LandingRefused(
+            f"{what} of {GROUP_OFFSETS_TOPIC}-{task.partition} in {task.target} ends at offset {end}, the "
+            f"progress at {task.start}: files were changed or removed; land it elsewhere"
+        )

@@ -1,0 +1,146 @@
+"""A broker's logs as a landing sees them: the cluster's id, the coordinator's log, ends of other topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.client.cluster import EARLIEST, LATEST, Cluster
+from headgate.client.errors import ClientError
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition
+from headgate.log.filesystem import OsFileSystem
+from headgate.log.sync_mark import load_sync_mark
+from headgate.spark.consumer_events import topic_id_text
+from headgate.spark.directory import segment_files, topics_in
+from headgate.spark.options import Options
+from headgate.spark.plan import MissingData
+
+Bounds = tuple[int, int]
+"""The first offset of a log, and the end of its durable part."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffset:
+    """The end of the durable part of a partition. The topic's id is unknown in some data directories."""
+
+    where: TopicPartition
+    topic_id: str | None
+    end: int
+
+
+def coordinator_logs(options: Options) -> tuple[str, dict[int, Bounds]]:
+    """Return the cluster's id, and the start and durable end of each partition of the coordinator's log.
+
+    Raises MissingData, ClientError, OSError.
+    """
+    if options.bootstrap_servers is not None:
+        with _cluster(options) as cluster:
+            cluster_id = cluster.metadata([]).cluster_id
+            partitions = cluster.partitions_of(GROUP_OFFSETS_TOPIC)
+            wanted = [TopicPartition(GROUP_OFFSETS_TOPIC, partition) for partition in partitions]
+            starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
+            ends = cluster.list_offsets(dict.fromkeys(wanted, LATEST))
+        return str(cluster_id), {where.partition: (starts[where], ends[where]) for where in wanted}
+    assert options.path is not None
+    folders = topics_in(options.path).get(TopicName(GROUP_OFFSETS_TOPIC), {})
+    if not folders:
+        raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
+    watermarks = _high_watermarks(options.path)
+    logs = {}
+    for partition, folder in folders.items():
+        if segments := segment_files(folder):
+            where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
+            logs[partition] = segments[0].base_offset, _durable_end(watermarks, where, folder)
+    return _cluster_id(options.path), logs
+
+
+def end_offsets(options: Options) -> list[EndOffset]:
+    """Return the ends of all partitions of all topics except internal ones, sorted.
+
+    A partition that cannot be asked, without a leader for example, is omitted. Raises ClientError, OSError.
+    """
+    found = _ends_by_wire(options) if options.bootstrap_servers is not None else _ends_by_files(options)
+    return sorted(found, key=lambda one: one.where)
+
+
+def _cluster(options: Options) -> Cluster:
+    assert options.bootstrap_servers is not None
+    return Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True)
+
+
+def _ends_by_wire(options: Options) -> Iterator[EndOffset]:
+    with _cluster(options) as cluster:
+        ids: dict[TopicPartition, str] = {}
+        for topic in cluster.metadata().topics:
+            if topic.error_code != ErrorCode.NONE or topic.name is None or _is_internal(topic.name):
+                continue
+            topic_id = topic_id_text(TopicId(topic.topic_id))
+            for partition in topic.partitions:
+                if partition.leader_id >= 0:
+                    ids[TopicPartition(TopicName(topic.name), partition.partition_index)] = topic_id
+        ends: dict[TopicPartition, int] = {}
+        try:
+            ends = cluster.list_offsets(dict.fromkeys(ids, LATEST))
+        except ClientError:  # one of them, such as a topic deleted meanwhile: ask for each topic alone
+            for name in sorted({where.topic for where in ids}):
+                of_topic = [where for where in ids if where.topic == name]
+                with suppress(ClientError):
+                    ends |= cluster.list_offsets(dict.fromkeys(of_topic, LATEST))
+        for where, end in ends.items():
+            yield EndOffset(where, ids[where], end)
+
+
+def _ends_by_files(options: Options) -> Iterator[EndOffset]:
+    assert options.path is not None
+    watermarks = _high_watermarks(options.path)
+    for topic, folders in topics_in(options.path).items():
+        if not _is_internal(topic):
+            for partition, folder in folders.items():
+                where = TopicPartition(TopicName(topic), partition)
+                yield EndOffset(where, _topic_id(folder), _durable_end(watermarks, where, folder))
+
+
+def _is_internal(topic: str) -> bool:
+    return topic.startswith("__")
+
+
+def _durable_end(watermarks: dict[TopicPartition, int], where: TopicPartition, folder: Path) -> int:
+    if where in watermarks:
+        return watermarks[where]
+    return load_sync_mark(OsFileSystem(), folder).end_offset
+
+
+def _cluster_id(directory: Path) -> str:
+    """Return the id in the `meta.properties` of a data directory."""
+    try:
+        properties = _properties(directory / "meta.properties", "=")
+    except FileNotFoundError:
+        raise MissingData(f"{directory} has no meta.properties: it is no broker's data directory") from None
+    return properties.get("cluster.id", "")
+
+
+def _topic_id(folder: Path) -> str | None:
+    """Return the id in the `partition.metadata` of a partition of Kafka."""
+    with suppress(FileNotFoundError):
+        return _properties(folder / "partition.metadata", ":").get("topic_id")
+    return None
+
+
+def _properties(file: Path, separator: str) -> dict[str, str]:
+    lines = [line.split(separator, 1) for line in file.read_text().splitlines() if not line.startswith("#")]
+    return {line[0].strip(): line[1].strip() for line in lines if len(line) == 2}
+
+
+def _high_watermarks(directory: Path) -> dict[TopicPartition, int]:
+    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate."""
+    try:
+        lines = (directory / "replication-offset-checkpoint").read_text().splitlines()[2:]
+    except FileNotFoundError:
+        return {}
+    entries = (line.rsplit(" ", 2) for line in lines)
+    return {
+        TopicPartition(TopicName(topic), int(partition)): int(offset) for topic, partition, offset in entries
+    }

@@ -1,0 +1,77 @@
+"""Samples of end offsets, and the lag of every committed offset at that time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.spark.landing import tables
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.logs import EndOffset, end_offsets
+from headgate.spark.landing.progress import Progress, save_progress
+from headgate.spark.landing.state import load_offsets
+from headgate.spark.options import Options
+from headgate.spark.schemas import END_OFFSET_SAMPLES, LAG_SAMPLES, arrow_schema
+
+ENDS_SCHEMA: pa.Schema = arrow_schema(END_OFFSET_SAMPLES)
+LAG_SCHEMA: pa.Schema = arrow_schema(LAG_SAMPLES)
+
+
+def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progress, dict[str, int]]:
+    """Write one sample of the tables of samples; return the progress, and the rows by table.
+
+    A sample that was cut short is removed first: its tables would not fit together.
+    """
+    if progress.sampled_at is not None:
+        for table in tables.SAMPLED:
+            target.delete(tables.sample_file(table, progress.run, progress.sampled_at))
+    ends = end_offsets(options)
+    at = time.time_ns() // 1000
+    run = progress.run + (progress.sampled_at is None)
+    progress = replace(progress, run=run, sampled_at=at)
+    save_progress(target, progress)
+    sampled = _ends_table(ends, at)
+    target.write_table(tables.sample_file(tables.END_OFFSETS, run, at), sampled)
+    rows = {tables.END_OFFSETS: sampled.num_rows}
+    if tables.LAG in progress.tables:
+        rows[tables.LAG] = 0
+        lags = _lags(target, sorted(progress.partitions), sampled, rows)
+        target.write_tables(tables.sample_file(tables.LAG, run, at), LAG_SCHEMA, lags)
+    progress = replace(progress, sampled_at=None)
+    save_progress(target, progress)
+    return progress, rows
+
+
+def _ends_table(ends: Sequence[EndOffset], at: int) -> pa.Table:
+    columns = [
+        pa.array([one.where.topic for one in ends], pa.string()),
+        pa.array([one.topic_id for one in ends], pa.string()),
+        pa.array([one.where.partition for one in ends], pa.int32()),
+        pa.repeat(pa.scalar(at, pa.int64()), len(ends)).cast(ENDS_SCHEMA.field("at").type),
+        pa.array([one.end for one in ends], pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=ENDS_SCHEMA)
+
+
+def _lags(
+    target: Folder, partitions: Sequence[int], ends: pa.Table, rows: dict[str, int]
+) -> Iterator[pa.Table]:
+    """Yield the lags of the groups of each partition of the log, and count them."""
+    at = ends["at"][0] if ends.num_rows else pa.scalar(None, ENDS_SCHEMA.field("at").type)
+    for partition in partitions:
+        offsets = load_offsets(target, partition)
+        if offsets is None or not offsets.rows.num_rows:
+            continue
+        found = offsets.rows.join(ends.drop_columns(["at"]), ["topic", "partition"]).sort_by(
+            [(column, "ascending") for column in ("group_id", "topic", "partition")]
+        )
+        count = found.num_rows
+        found = found.append_column("at", pa.chunked_array([pa.repeat(at, count)]))
+        found = found.append_column("lag", pc.subtract(found["end_offset"], found["committed_offset"]))
+        where = pa.repeat(pa.scalar(partition, pa.int32()), count)
+        rows[tables.LAG] += count
+        yield found.append_column("log_partition", where).select(LAG_SCHEMA.names).cast(LAG_SCHEMA)

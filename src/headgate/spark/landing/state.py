@@ -1,0 +1,68 @@
+"""The states of a partition of the log that a run leaves for the next one, in files.
+
+`offsets_current` is both a table and a state: the metadata of its file has the end offset, the latest time,
+and the pending transactional commits. The state of the groups is a file of JSON.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+
+import pyarrow as pa
+
+from headgate.spark.landing import tables
+from headgate.spark.landing.current import COMMITS_SCHEMA, Offsets
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.groups import Groups
+
+END_KEY = b"headgate.end"
+LAST_TIME_KEY = b"headgate.last_time_us"
+_PENDING_KEY = b"headgate.pending"
+
+
+def groups_file(partition: int) -> str:
+    """Return the name of the file with the state of the groups."""
+    return f"_headgate/groups/log_partition={partition}.json"
+
+
+def load_offsets(target: Folder, partition: int) -> Offsets | None:
+    """Return the committed offsets of a partition; None if it was never landed. Raises OSError."""
+    return load_offsets_file(target, tables.current_file(tables.OFFSETS_CURRENT, partition))
+
+
+def load_offsets_file(target: Folder, name: str) -> Offsets | None:
+    """Return the committed offsets in a file; None if it does not exist. Raises OSError."""
+    metadata = target.metadata(name)
+    if metadata is None:
+        return None
+    rows = target.read_table(name)
+    with pa.ipc.open_stream(b64decode(metadata[_PENDING_KEY])) as stream:
+        pending = stream.read_all()
+    return Offsets(
+        int(metadata[END_KEY]), int(metadata[LAST_TIME_KEY]), rows.replace_schema_metadata(), pending
+    )
+
+
+def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
+    """Replace a file of committed offsets, sorted by key. Raises OSError."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, COMMITS_SCHEMA) as stream:
+        stream.write_table(offsets.pending)
+    metadata = {
+        END_KEY: str(offsets.end).encode(),
+        LAST_TIME_KEY: str(offsets.last_time).encode(),
+        _PENDING_KEY: b64encode(sink.getvalue().to_pybytes()),
+    }
+    order = [(column, "ascending") for column in ("group_id", "topic", "partition")]
+    target.write_table(name, offsets.rows.sort_by(order).replace_schema_metadata(metadata))
+
+
+def load_groups(target: Folder, partition: int) -> Groups | None:
+    """Return the groups of a partition; None if it was never landed. Raises OSError."""
+    data = target.read(groups_file(partition))
+    return None if data is None else Groups.from_bytes(data)
+
+
+def save_groups(target: Folder, partition: int, groups: Groups) -> None:
+    """Replace the state of the groups. Raises OSError."""
+    target.write(groups_file(partition), groups.to_bytes())

@@ -1,0 +1,109 @@
+"""The landed tables: their names, and where their files are.
+
+    growing   TABLE/log_partition=7/date=2026-11-22/START-END.parquet     one file for each range and date
+    current   TABLE/log_partition=7/current.parquet                       one file, replaced as a whole
+    daily     offsets_daily/log_partition=7/date=2026-11-22/last.parquet  the last `offsets_current` of a day
+    samples   TABLE/date=2026-11-22/RUN.parquet                           one file for each sample
+
+A current table has its end offset in the metadata of the file. A repeated run therefore recognises a file
+that it has replaced already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
+
+OFFSET_COMMITS: Final = "offset_commits"
+GROUP_EVENTS: Final = "group_events"
+OFFSETS_CURRENT: Final = "offsets_current"
+OFFSETS_DAILY: Final = "offsets_daily"
+ASSIGNMENTS: Final = "assignments"
+REBALANCES: Final = "rebalances"
+PAUSES: Final = "pauses"
+END_OFFSETS: Final = "end_offsets"
+LAG: Final = "lag"
+
+VIEWS = {OFFSET_COMMITS: OFFSET_COMMITS_VIEW, GROUP_EVENTS: GROUP_EVENTS_VIEW}
+"""The tables that are views of the log, each with the columns of the reader of that name."""
+
+TABLES = (
+    OFFSET_COMMITS,
+    GROUP_EVENTS,
+    OFFSETS_CURRENT,
+    ASSIGNMENTS,
+    REBALANCES,
+    PAUSES,
+    END_OFFSETS,
+    LAG,
+)
+"""The tables that can be chosen. `offsets_daily` comes with `offsets_current`."""
+
+OF_GROUPS = (ASSIGNMENTS, REBALANCES, PAUSES)
+GROWING = (OFFSET_COMMITS, GROUP_EVENTS, REBALANCES, PAUSES)
+SAMPLED = (END_OFFSETS, LAG)
+
+ORDER = {
+    OFFSET_COMMITS: ("group_id", "topic", "partition", "log_offset"),
+    GROUP_EVENTS: ("group_id", "log_offset"),
+    REBALANCES: ("group_id", "log_offset"),
+    PAUSES: ("group_id", "log_offset", "topic_id", "partition"),
+}
+"""The order of the rows in the files of the tables that grow."""
+
+TIME = {
+    OFFSET_COMMITS: "log_timestamp",
+    GROUP_EVENTS: "log_timestamp",
+    REBALANCES: "at",
+    PAUSES: "log_timestamp",
+}
+"""The column whose UTC date a file is stored under."""
+
+NEEDS = {LAG: (OFFSETS_CURRENT, END_OFFSETS)}
+"""The tables that another table is made from."""
+
+NO_DATE = "unknown"
+
+
+def missing_for(tables: Iterable[str]) -> list[str]:
+    """Return the tables that these tables are made from, and that are not among them."""
+    chosen = set(tables)
+    return sorted({need for table in chosen for need in NEEDS.get(table, ())} - chosen)
+
+
+def in_order(tables: Sequence[str]) -> tuple[str, ...]:
+    """Return the tables in the order of `TABLES`, each once."""
+    return tuple(table for table in TABLES if table in tables)
+
+
+def range_file(table: str, partition: int, date: str, start: int, end: int) -> str:
+    """Return the name of a file of a growing table."""
+    return f"{table}/log_partition={partition}/date={date}/{start:020d}-{end:020d}.parquet"
+
+
+def end_in(name: str) -> int:
+    """Return the end offset in the name of a file of a growing table."""
+    return int(name.rpartition("/")[2].removesuffix(".parquet").rpartition("-")[2])
+
+
+def current_file(table: str, partition: int) -> str:
+    """Return the name of the file of a current table."""
+    return f"{table}/log_partition={partition}/current.parquet"
+
+
+def daily_file(partition: int, time_us: int) -> str:
+    """Return the name of the last `offsets_current` of the day of a time."""
+    return f"{OFFSETS_DAILY}/log_partition={partition}/date={date_of(time_us)}/last.parquet"
+
+
+def sample_file(table: str, run: int, time_us: int) -> str:
+    """Return the name of the file of a sample."""
+    return f"{table}/date={date_of(time_us)}/{run:012d}.parquet"
+
+
+def date_of(time_us: int) -> str:
+    """Return the UTC date of a time, in us since the epoch."""
+    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,126 @@
+"""What the landed tables say of committed offsets is what the coordinator says, now and of the past."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.coordinator_life import Life
+from tests.waiting import wait_until
+from typer.testing import CliRunner
+
+from headgate.admin import Admin, TopicPartition
+from headgate.broker import run
+from headgate.cli import app
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis
+from headgate.spark.landing import land, offsets_as_of, offsets_now
+
+SETTINGS = {"offsets.topic.num.partitions": "2"}
+
+
+@pytest.mark.timeout(120)
+def test_landed_offsets_are_the_coordinators(tmp_path: Path) -> None:
+    """Landed after each step or once at the end, from the server or its files, with a kill between."""
+    each, once = str(tmp_path / "each"), str(tmp_path / "once")
+    with run(SETTINGS, data_dir=tmp_path / "data") as broker:
+        life = Life(broker.bootstrap_servers)
+        for step, _ in enumerate(life.play()):
+            land(broker.bootstrap_servers, each)
+            assert life.landed_now(each) == life.moments[-1].committed
+            if step == 2:
+                broker.kill()
+                broker.start()
+        land(broker.bootstrap_servers, once)
+        for moment in life.moments:
+            for target in (each, once):
+                assert life.landed_at(target, moment.time) == moment.committed
+        with Admin(broker.bootstrap_servers) as admin:
+            moments = [*(moment.time for moment in life.moments), life.moments[0].time - 10_000]
+            for at in moments:
+                said = {
+                    (group, one.partition): one.committed
+                    for group in life.groups
+                    for one in admin.offsets_as_of(group, Millis(at))
+                    if one.committed is not None
+                }
+                assert life.landed_at(each, at) == said
+        broker.stop()
+        files = str(tmp_path / "files")
+        land(str(broker.data_dir), files)
+        assert life.landed_now(files) == life.moments[-1].committed
+        assert offsets_now(files).equals(offsets_now(each))
+        assert land(str(broker.data_dir), each).rows["offset_commits"] == 0
+
+
+@pytest.mark.timeout(120)
+def test_what_compaction_removed_is_told_and_never_guessed(tmp_path: Path) -> None:
+    """Tables that began after a compaction are right since then; of before, offsets are known or unknown."""
+    settings = SETTINGS | {
+        "headgate.durability": "page-cache",
+        "log.cleaner.backoff.ms": "10",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "3000",
+    }
+    early, late = str(tmp_path / "early"), str(tmp_path / "late")
+    history = TopicPartition(OFFSETS_HISTORY_TOPIC, 0)
+    with run(settings, data_dir=tmp_path / "data") as broker:
+        life = Life(broker.bootstrap_servers)
+        for step, _ in enumerate(life.play()):
+            if step == 1:
+                land(broker.bootstrap_servers, early)
+        with Admin(broker.bootstrap_servers) as admin:
+            where = TopicPartition(life.hotels, 0)
+            for offset in range(100):
+                admin.alter_offsets("filler", {where: offset})
+            wait_until(lambda: admin.log_end_offsets([history])[history] > 60, "most commits are history")
+            life.note(admin)
+        for target in (early, late):
+            landed = land(broker.bootstrap_servers, target)
+            assert landed.incomplete.keys() == {0}
+            assert life.landed_now(target) == life.moments[-1].committed
+            for moment in life.moments:
+                for row in offsets_as_of(target, moment.time).to_pylist():
+                    if row["is_known"] and row["group_id"] in life.groups:
+                        key = row["group_id"], TopicPartition(row["topic"], row["partition"])
+                        assert row["committed_offset"] == moment.committed[key].offset
+        assert life.landed_at(early, life.moments[0].time) == life.moments[0].committed
+        progress = json.loads((tmp_path / "early" / "_headgate" / "progress.json").read_text())
+        assert progress["partitions"]["0"]["gaps"][0]["start"] > 0
+        printed = CliRunner().invoke(
+            app, ["spark", "offsets", late, "--as-of", "2020-01-01T00:00:00", "--output", "json"]
+        )
+        rows = json.loads(printed.output)["offsets"]
+        assert printed.exit_code == 1
+        assert {row["committed_offset"] for row in rows} == {"unknown"}
+
+
+@pytest.mark.timeout(60)
+def test_lag_and_end_offsets_are_sampled(tmp_path: Path) -> None:
+    """One sample for each run, with topic ids; the lag is that of the coordinator's tools."""
+    target = tmp_path / "tables"
+    with run(SETTINGS, data_dir=tmp_path / "data") as broker:
+        life = Life(broker.bootstrap_servers)
+        for step, _ in enumerate(life.play()):
+            if step < 2:
+                land(broker.bootstrap_servers, str(target))
+            if step == 1:
+                with Admin(broker.bootstrap_servers) as admin:
+                    positions = admin.positions("landed-b")
+                break
+        land(broker.bootstrap_servers, str(target), is_sampling=False)
+    lag = pq.read_table(target / "lag").to_pylist()
+    times = sorted({row["at"] for row in lag})
+    assert len(times) == 2
+    assert len(pq.read_table(target / "end_offsets").to_pylist()) == 8
+    found = {
+        (row["topic"], row["partition"]): row["lag"]
+        for row in lag
+        if row["group_id"] == "landed-b" and row["at"] == times[1]
+    }
+    assert found == {tuple(one.partition): one.lag for one in positions}
+    assert {len(row["topic_id"]) for row in lag} == {22}
+    assert GROUP_OFFSETS_TOPIC not in {
+        row["topic"] for row in pq.read_table(target / "end_offsets").to_pylist()
+    }
