@@ -54,9 +54,8 @@ def test_an_unknown_topic_is_refused_immediately_and_not_created(cluster: Cluste
     started = time.monotonic()
     for ask in (
         lambda: cluster.partitions_of(TopicName("ordesr")),
-        lambda: cluster.leader_for(TopicName("ordesr"), 0),
         lambda: cluster.fetch(TopicName("ordesr"), 0, 0),
-        lambda: cluster.leader_for(ORDERS, PARTITIONS),
+        lambda: cluster.fetch(ORDERS, PARTITIONS, 0),
     ):
         with pytest.raises(RequestRefused, match="UNKNOWN_TOPIC_OR_PARTITION") as refused:
             ask()
@@ -245,7 +244,7 @@ def test_retries_end_with_the_timeout_and_the_last_error(start_node: StartNode) 
         Cluster(f"{node.host}:{node.port}", timeout_s=0.5) as cluster,
         pytest.raises(RequestRefused, match="orders-0: LEADER_NOT_AVAILABLE"),
     ):
-        cluster.leader_for(ORDERS, 0)
+        cluster.fetch(ORDERS, 0, 0)
     assert 0.3 < time.monotonic() - started < 5
     assert [key for key, _ in node.requests].count(METADATA) > 1
 

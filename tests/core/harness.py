@@ -11,6 +11,7 @@ What the harness checks at each step, whatever the test is about:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Literal
@@ -43,6 +44,17 @@ Durable = tuple[
     dict[GroupId, tuple[object, ...]],
     dict[GroupId, PausedPartitions],
 ]
+
+
+def count_by_state(shard: GroupShard) -> Counter[str]:
+    """The number of groups by the name of their state, as the metrics have them."""
+    steps = shard.counting_groups_by_state()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            counts: Counter[str] = end.value
+            return counts
 
 
 def durable_state(shard: GroupShard) -> Durable:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from tests.core.harness import START, join
+from tests.core.harness import START, count_by_state, join
 
 from headgate.core.commands import DeleteGroup, ListedGroup, ListGroups, Tick
 from headgate.core.consumer.commands import ConsumerHeartbeat
@@ -200,7 +200,7 @@ def test_it_is_listed_counted_and_described(life: Life) -> None:
     queue = ListedGroup(Q, "queues", "Busy", "queue")
     assert life.ask(ListGroups()).groups == (queue, simple)
     assert life.ask(ListGroups(types=frozenset({"Queue"}))).groups == (queue,)
-    assert life.shard.count_groups_by_state() == {"Busy": 1, "Empty": 1}
+    assert count_by_state(life.shard) == {"Busy": 1, "Empty": 1}
     assert life.ask(DescribeQueue(Q)) == Queue(Q, 2, START)
     tombstone: Any = QueueTombstone(Q)
     standing: Any = life.shard.standing(tombstone)

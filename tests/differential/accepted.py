@@ -15,8 +15,7 @@ from typing import Any
 
 from tests.differential.normal import ABSENT
 from tests.differential.record_requests import NOW_MS
-
-from headgate.log.batch import check_batches
+from tests.log.support import headers_of
 
 ANY = object()
 
@@ -58,7 +57,7 @@ def _nobody_is_in(answer: Any) -> bool:
 def _has_whole_batches(answer: Any) -> bool:
     (topic,) = answer["responses"]
     (partition,) = topic["partitions"]
-    return bool(check_batches(partition["records"]))
+    return bool(headers_of(partition["records"]))
 
 
 def _answers_partitions(answer: Any, taken: int) -> bool:

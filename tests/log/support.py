@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.log.batch import Record, encode_batch, read_header
+from headgate.log.batch import BatchHeader, Record, encode_batch, read_header
+from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import FileSystem, MemoryFileSystem
 from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.time_search import Found, Search
+from headgate.log.walking import checked_batches
 
 DATA = Path("/data")
 DIRECTORY = DATA / "flights-0"
@@ -49,6 +53,47 @@ def sync(log: Log) -> None:
     log.complete_sync(request)
 
 
+def delete(log: Log) -> None:
+    """Delete the log of a partition, as its topic does."""
+    log.give_up()
+    put_aside(log.files, [log.directory])
+    remove_deleted(log.files, log.directory.parent)
+
+
+def first_at(log: Log, timestamp_ms: int) -> Found:
+    """Timestamp and offset of the first record at or after `timestamp_ms`."""
+    return _found(log.search_timestamp(timestamp_ms))
+
+
+def newest(log: Log) -> Found:
+    """The largest timestamp and the first offset in its batch with it."""
+    return _found(log.search_largest_timestamp())
+
+
+def _found(search: Search) -> Found:
+    while True:
+        try:
+            work = next(search)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        if work is not None:
+            work()
+
+
+def headers_of(buffer: bytes | bytearray) -> list[BatchHeader]:
+    """The headers of the batches in `buffer`, after a check of their order and checksums."""
+
+    def batches() -> Iterator[tuple[BatchHeader, bytes]]:
+        at = 0
+        while at < len(buffer):
+            header = read_header(buffer, at)
+            yield header, bytes(buffer[at : at + header.size])
+            at += header.size
+
+    return [header for header, _ in checked_batches(batches())]
+
+
 def filled(place: Place, count: int = 40) -> tuple[Log, list[bytes]]:
     """A log of one-record batches over several segments."""
     log = place.open()
@@ -74,13 +119,8 @@ class Place:
     settings: LogSettings = SMALL
     reported: list[Recovery] = field(default_factory=list)
 
-    def open(self, *, clean: bool = False, recovery_point: int = 0) -> Log:
+    def open(self, *, clean: bool = False) -> Log:
         """The log as a new process finds it."""
         return Log.open(
-            self.files,
-            self.directory,
-            self.settings,
-            clean=clean,
-            recovery_point=recovery_point,
-            on_truncated=self.reported.append,
+            self.files, self.directory, self.settings, clean=clean, on_truncated=self.reported.append
         )

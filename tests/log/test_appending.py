@@ -8,7 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, filled, names, sync
+from tests.log.support import (
+    DATA,
+    DIRECTORY,
+    Place,
+    append,
+    batch_at,
+    contents,
+    filled,
+    first_at,
+    names,
+    newest,
+    sync,
+)
 
 from headgate.log.batch import Record, encode_batch, place_batch, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
@@ -21,7 +33,7 @@ def test_an_unwritten_log_has_no_files(place: Place) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.durable_offset, log.size_bytes) == (0, 0, 0, 0)
     assert log.read(0, 1000) == b""
     assert contents(log) == []
-    assert log.offset_for_timestamp(0) is None and log.max_timestamp() is None
+    assert first_at(log, 0) is None and newest(log) is None
     sync(log)
     assert log.apply_retention(10**15, 1, 1) == 0
     log.delete_before(0)
@@ -29,7 +41,6 @@ def test_an_unwritten_log_has_no_files(place: Place) -> None:
     assert log.recover() is None
     log.close()
     assert place.files.listdir(DATA) == []
-    log.delete()
     assert isinstance(place.files, MemoryFileSystem) and place.files.operations == 2
 
 

@@ -23,7 +23,7 @@ from tests.log.compacting import (
     replayed,
     write,
 )
-from tests.log.support import Place, contents, sync
+from tests.log.support import Place, contents, delete, sync
 
 from headgate.log.batch import CorruptBatch, encode_batch, iterate_records, read_header
 from headgate.log.compaction import CompactionCancelled, compact
@@ -278,7 +278,7 @@ def test_changes_of_the_log_cancel_its_compaction(place: Place, what: str) -> No
             case "truncate":
                 log.truncate(10)
             case "delete":
-                log.delete()
+                delete(log)
             case "delete_before":
                 log.delete_before(15)
             case "recover":

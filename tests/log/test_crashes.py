@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, memory, sync
+from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, delete, memory, sync
 
 from headgate.log.batch import read_header
 from headgate.log.deletion import DELETED_SUFFIX
@@ -245,7 +245,7 @@ def test_truncation_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> 
 def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Crash) -> None:
     """The log is complete or renamed; a renamed one can be removed."""
     for scenario, got_through in crashed_anywhere(
-        crash, lambda: Scenario(7), lambda scenario: scenario.log.delete()
+        crash, lambda: Scenario(7), lambda scenario: delete(scenario.log)
     ):
         log = reopen(scenario.place)
         assert contents(log) in ([], scenario.batches)

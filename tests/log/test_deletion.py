@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.log.support import DATA, memory
 
-from headgate.log.deletion import delete_directory, put_aside, remove_deleted
+from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import OsFileSystem
 
 
@@ -19,7 +19,8 @@ def test_a_partition_behind_a_link_is_removed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "t-0").symlink_to(elsewhere)
-    delete_directory(OsFileSystem(), data / "t-0")
+    put_aside(OsFileSystem(), [data / "t-0"])
+    remove_deleted(OsFileSystem(), data)
     assert list(data.iterdir()) == []
     assert list(elsewhere.iterdir()) == []
 
@@ -75,11 +76,11 @@ def test_a_deletion_is_durable_and_repeatable() -> None:
     assert files.listdir(DATA) == ["t-0.delete"]
     operations = files.operations
     put_aside(files, [])
-    delete_directory(files, directory)
     assert files.operations == operations
     files.make_directory(directory)
     files.open(directory / "file", create=True)
-    delete_directory(files, directory)
+    put_aside(files, [directory])
+    remove_deleted(files, DATA)
     assert files.listdir(DATA) == []
     files.crash()
     assert directory.name not in files.listdir(DATA)

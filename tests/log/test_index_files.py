@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, contents, filled, names, sync
+from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, names, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem
 from headgate.log.log import LogSettings
@@ -25,7 +25,7 @@ def test_a_time_index_cut_between_entries_is_rebuilt(
     files.open(path).truncate(12 * entries)
     log = place.open(clean=True)
     last = closed.next_offset - 1
-    assert log.offset_for_timestamp(1000 + last) == (1000 + last, last)
+    assert first_at(log, 1000 + last) == (1000 + last, last)
     assert [segment.max_timestamp for segment in log.segments] == timestamps
     assert files.size(path) > 12 * entries
 
@@ -54,7 +54,7 @@ def test_a_damaged_index_is_rebuilt(
     log = place.open(clean=True)
     for offset in range(40):
         assert log.read(offset, 1) == batches[offset]
-        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+        assert first_at(log, 1000 + offset) == (1000 + offset, offset)
     assert not place.reported
     added = append(log)
     assert contents(log) == [*batches, added]
@@ -102,4 +102,4 @@ def test_an_outdated_index_is_removed(files: MemoryFileSystem, place: Place) -> 
     files.crash()
     log = place.open()
     for offset in range(15):
-        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+        assert first_at(log, 1000 + offset) == (1000 + offset, offset)

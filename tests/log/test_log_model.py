@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.log.support import DIRECTORY, Place, batch_at, contents, memory, sync
+from tests.log.support import DIRECTORY, Place, batch_at, contents, delete, first_at, memory, newest, sync
 
 from headgate.log.batch import iterate_records, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem
@@ -277,8 +277,8 @@ class LogModel(RuleBasedStateMachine):
                 expected = record.timestamp, offset
             if largest is None or record.timestamp > largest:
                 largest = record.timestamp
-        assert self.log.offset_for_timestamp(timestamp) == expected
-        found = self.log.max_timestamp()
+        assert first_at(self.log, timestamp) == expected
+        found = newest(self.log)
         assert (found[0] if found else None) == largest
 
     @rule()
@@ -286,7 +286,7 @@ class LogModel(RuleBasedStateMachine):
         """A deleted log leaves nothing; a new one begins at zero."""
         if not self.kept or self.end % 7:
             return
-        self.log.delete()
+        delete(self.log)
         assert not self.files.exists(DIRECTORY)
         self.files.sync_directory(DIRECTORY.parent)
         self.log = self.place.open()

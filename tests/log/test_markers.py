@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.log.support import headers_of
 
-from headgate.log.batch import CorruptBatch, Record, check_batches, encode_batch, iterate_records
+from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
 from headgate.log.header import set_transaction
 from headgate.log.markers import EndMarker, encode_marker, read_marker
 
@@ -14,7 +15,7 @@ def test_a_marker_is_a_control_batch_of_its_producer(is_committed: bool) -> None
     """It is what a log takes, and says how the transaction of which producer ended."""
     marker = EndMarker(is_committed, 7)
     batch = encode_marker(marker, 4000, 3, 1_700_000_000_000)
-    (header,) = check_batches(batch)
+    (header,) = headers_of(batch)
     assert header.is_control and header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (4000, 3, -1)
     assert read_marker(batch) == marker
@@ -37,7 +38,7 @@ def test_a_batch_becomes_part_of_a_transaction() -> None:
     plain = encode_batch([Record(b"k", b"v", 5), Record(b"l", None, 5)])
     batch = bytearray(plain)
     set_transaction(batch, 1 << 40, 12)
-    (header,) = check_batches(batch)
+    (header,) = headers_of(batch)
     assert header.is_transactional and not header.is_control
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1 << 40, 12, 0)
     assert list(iterate_records(batch)) == list(iterate_records(plain))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, contents, filled, memory, names
+from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, memory, names, newest
 
 from headgate.log.batch import CorruptBatch, Record, encode_batch, read_header
 from headgate.log.filesystem import MemoryFileSystem
@@ -95,7 +95,7 @@ def test_reads_skip_gaps_of_compaction(files: MemoryFileSystem) -> None:
         following = int(names(place, ".log")[1][:20])
         for offset, found in ((0, 0), (1, 3), (3, 3), (4, 4), (5, following), (following, following)):
             assert read_header(log.read(offset, 1)).base_offset == found
-        assert log.offset_for_timestamp(1002) == (1003, 3)
+        assert first_at(log, 1002) == (1003, 3)
     assert not place.reported
 
 
@@ -104,14 +104,14 @@ def test_records_are_found_by_time(place: Place) -> None:
     log = place.open()
     for at in range(40):
         append(log, 2, timestamp=1000 + 10 * at)
-    assert log.offset_for_timestamp(0) == (1000, 0)
-    assert log.offset_for_timestamp(1001) == (1001, 1)
-    assert log.offset_for_timestamp(1002) == (1010, 2)
-    assert log.offset_for_timestamp(1391) == (1391, 79)
-    assert log.offset_for_timestamp(1392) is None
-    assert log.max_timestamp() == (1391, 79)
+    assert first_at(log, 0) == (1000, 0)
+    assert first_at(log, 1001) == (1001, 1)
+    assert first_at(log, 1002) == (1010, 2)
+    assert first_at(log, 1391) == (1391, 79)
+    assert first_at(log, 1392) is None
+    assert newest(log) == (1391, 79)
     log.delete_before(51)
-    assert log.offset_for_timestamp(0) == (1251, 51)
+    assert first_at(log, 0) == (1251, 51)
 
 
 def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
@@ -121,14 +121,14 @@ def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
     append(log, timestamp=9000)
     for _ in range(20):
         append(log, timestamp=200)
-    assert log.max_timestamp() == (9000, 1)
-    assert log.offset_for_timestamp(300) == (9000, 1)
+    assert newest(log) == (9000, 1)
+    assert first_at(log, 300) == (9000, 1)
     log.delete_before(2)
-    assert log.max_timestamp() == (200, 2)
-    assert log.offset_for_timestamp(300) is None
+    assert newest(log) == (200, 2)
+    assert first_at(log, 300) is None
     timeless = Place(memory()).open()
     append(timeless, timestamp=-1)
-    assert timeless.max_timestamp() is None
+    assert newest(timeless) is None
 
 
 def test_an_iteration_ends_at_the_log_end_of_its_start(place: Place) -> None:
@@ -207,4 +207,4 @@ def test_a_search_continues_in_a_changing_log() -> None:
     log.delete_before(600)
     log.close_files()
     assert _searched(search)[0] in ((500, 600), (1599, 599))
-    assert log.max_timestamp() == (500, 600)
+    assert newest(log) == (500, 600)

@@ -169,6 +169,6 @@ def test_a_closed_segment_is_cut_durably() -> None:
     sync(log)
     assert log.segment_count == 2
     files.crash()
-    log = place.open(recovery_point=5)
+    log = place.open()
     assert file_bytes(place) == held
     assert contents(log) == batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.log.support import DATA, DIRECTORY, Place, append, contents, filled, names, sync
+from tests.log.support import DATA, DIRECTORY, Place, append, contents, delete, filled, names, sync
 
 from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import LogFailed
@@ -108,7 +108,7 @@ def test_truncating_drops_whole_batches_from_an_offset_on(place: Place) -> None:
 def test_a_deleted_log_refuses_appends(files: MemoryFileSystem, place: Place) -> None:
     """It does not create its directory again."""
     log, _ = filled(place)
-    log.delete()
+    delete(log)
     assert files.listdir(DATA) == []
     with pytest.raises(LogFailed, match="deleted"):
         append(log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, batch_at, contents, names, sync
+from tests.log.support import DIRECTORY, Place, append, batch_at, contents, first_at, names, sync
 
 from headgate.log.batch import iterate_records
 from headgate.log.filesystem import MemoryFileSystem
@@ -82,7 +82,7 @@ def test_a_wrong_index_is_detected_and_rebuilt(files: MemoryFileSystem, place: P
                     for offset in range(base, min(base + 12, 40)):
                         assert offsets(log.read(offset, BATCH))[0] == offset, (name, at)
                         assert offsets(log.read(offset, 4 * BATCH))[0] == offset
-                        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset), (name, at)
+                        assert first_at(log, 1000 + offset) == (1000 + offset, offset), (name, at)
                     log.close_files()
                     file = files.open(DIRECTORY / name)
                     file.truncate(0)
@@ -107,7 +107,7 @@ def test_an_index_of_another_segment_is_detected(files: MemoryFileSystem, place:
     log = place.open(clean=True)
     for offset in range(40):
         assert offsets(log.read(offset, 1))[0] == offset
-        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+        assert first_at(log, 1000 + offset) == (1000 + offset, offset)
 
 
 def test_an_index_entry_between_batches_does_not_cut_a_read(files: MemoryFileSystem, place: Place) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.columns import column_batch
+from tests.log.support import headers_of
 
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.log.batch import check_batches, iterate_records, place_batch
+from headgate.log.batch import iterate_records, place_batch
 from headgate.records import (
     Change,
     ColumnBatch,
@@ -108,7 +109,7 @@ def read(batches: Sequence[bytearray], first_offset: int) -> list[tuple[int, Rec
     found = []
     for batch in batches:
         place_batch(batch, 0, first_offset, 0)
-        (header,) = check_batches(batch)
+        (header,) = headers_of(batch)
         assert (header.base_timestamp, header.max_timestamp) == (NOW, NOW)
         for offset, record in iterate_records(batch):
             assert record.timestamp == NOW

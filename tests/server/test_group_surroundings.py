@@ -23,7 +23,7 @@ def test_sessions_that_begin_with_a_load_are_as_long_as_the_group_has_it() -> No
     """The settings apply from the load on: a restart does not remove a silent member early."""
     files = new_disk()
     topics = Topics.open(files, DATA_DIR, Settings(), NOW)
-    topics.set_group_overrides(G, {"consumer.session.timeout.ms": "59000"}, NOW)
+    topics.change_settings([topics.group_change(G, {"consumer.session.timeout.ms": "59000"})], NOW)
     shard = GroupSurroundings(topics).new_shard(NOW)
     records: tuple[Record, ...] = (
         ConsumerGroupMemberMetadata(group_id=G, member_id=MemberId("a")),

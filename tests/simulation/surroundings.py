@@ -148,7 +148,7 @@ class Surroundings(SurroundingsView):
         assert self._topics is not None
         seconds = self._plan.longest_session_seconds * self._random.choice((1, LONGEST_SESSION))
         overrides = {} if self._random.random() < 0.3 else {SESSION_SETTING: str(int(1000 * seconds))}
-        refusal = self._topics.set_group_overrides(group_id, overrides, self._now())
+        refusal = self._topics.change_settings([self._topics.group_change(group_id, overrides)], self._now())
         self._note(f"settings of {group_id}: {overrides}", refusal, "group settings changed")
 
     def _create(self, name: TopicName) -> None:

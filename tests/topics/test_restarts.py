@@ -28,7 +28,7 @@ def test_a_restart_changes_nothing(disk: Disk) -> None:
     create(topics, disk, "__consumer_offsets", 50, cleanup_policy="compact")
     assert topics.add_partitions(changed, 5, NOW) is None
     assert topics.set_overrides(changed, {"max.message.bytes": "500"}, NOW) is None
-    assert topics.set_group_overrides("readers", {"anything": "1"}, NOW) is None
+    assert topics.change_settings([topics.group_change("readers", {"anything": "1"})], NOW) is None
     gone = topics.by_name("gone")
     assert gone is not None
     assert topics.delete(gone, NOW) is None

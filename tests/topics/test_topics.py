@@ -308,9 +308,9 @@ def test_changes_call_their_callbacks(disk: Disk) -> None:
     assert topics.add_partitions(topic, 5, NOW) is None
     assert topics.add_partitions(topic, 5, NOW) is not None
     assert told[1:] == [[("a", 5)]]
-    topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
-    topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
-    topics.set_group_overrides("g", {}, NOW)
+    topics.change_settings([topics.group_change("g", {"consumer.session.timeout.ms": "50000"})], NOW)
+    topics.change_settings([topics.group_change("g", {"consumer.session.timeout.ms": "50000"})], NOW)
+    topics.change_settings([topics.group_change("g", {})], NOW)
     assert configured == ["g", "g"]
 
 

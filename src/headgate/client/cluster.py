@@ -120,10 +120,6 @@ class Cluster:
                 failures.append(str(error))
         raise NoNodeReachable("; ".join(failures))
 
-    def leader_for(self, topic: TopicName, partition: int) -> Connection:
-        """Return a connection to the leader of a partition."""
-        return self.retrying(lambda: self._leader_for(topic, partition))
-
     def coordinator(self, group_id: GroupId) -> Connection:
         """Return a connection to the coordinator of a group."""
         return self.retrying(lambda: self._coordinator(group_id))

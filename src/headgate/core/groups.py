@@ -7,7 +7,7 @@ classic group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -163,16 +163,6 @@ class Groups:
             and (not types or group.group_type.lower() in types)
         )
         return ListedGroups(found, listing if len(some) == LISTED_AT_ONCE else None)
-
-    def count_by_state(self) -> Mapping[str, int]:
-        """Return the number of groups by state."""
-        steps = self.counting()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as stop:
-                counts: Counter[str] = stop.value
-                return counts
 
     def counting(self) -> Generator[None, None, Counter[str]]:
         """Count the groups by state in small steps. Groups created or deleted meanwhile may be counted or

@@ -228,12 +228,8 @@ class GroupShard:
         return self.offsets.topics_with_offsets()
 
     def counting_groups_by_state(self) -> Generator[None, None, Counter[str]]:
-        """Do the same as `count_groups_by_state` in small steps."""
+        """Return the number of groups by the name of their state, in small steps."""
         return self.groups.counting()
-
-    def count_groups_by_state(self) -> Mapping[str, int]:
-        """Return the number of groups by the name of their state."""
-        return self.groups.count_by_state()
 
     # --- time ---
 

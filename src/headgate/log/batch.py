@@ -32,7 +32,6 @@ from headgate.log.header import (
     Buffer,
     CorruptBatch,
     InvalidBatch,
-    check_batches,
     place_batch,
     read_header,
     set_log_append_time,
@@ -44,7 +43,6 @@ __all__ = [
     "InvalidBatch",
     "Record",
     "RecordHeader",
-    "check_batches",
     "encode_batch",
     "iterate_records",
     "place_batch",
@@ -211,8 +209,8 @@ def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
 def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
     """Yield every record of the batches in `buffer` with its offset; decompress where needed.
 
-    Control batches are read too; `header.is_control` tells them. The CRC is not checked: bytes from outside
-    pass `check_batches` first. Raises CorruptBatch and nothing else.
+    Control batches are read too; `header.is_control` tells them. The CRC is not checked
+    (`checked_batches` does that). Raises CorruptBatch and nothing else.
     """
     view = memoryview(buffer)
     at = 0

@@ -27,17 +27,6 @@ def is_out_of_sight(name: str) -> bool:
     return _OURS.match(stem) is not None or (len(name) == LONGEST_NAME and _CUT.match(stem) is not None)
 
 
-def delete_directory(files: FileSystem, directory: Path) -> None:
-    """Rename a partition's directory, then remove it file by file. Raises OSError."""
-    if not files.exists(directory):
-        return
-    doomed = _out_of_sight(directory)
-    _remove_tree(files, doomed)
-    files.rename(directory, doomed)
-    files.sync_directory(directory.parent)
-    _remove_tree(files, doomed)
-
-
 def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
     """Rename directories of one parent to names of deleted ones, durably, with one sync; `remove_deleted`
     removes them.

@@ -136,47 +136,6 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     return new_header(BatchHeader, (fields[0], fields[1] + LENGTH_FIELD_END, *fields[2:]))
 
 
-def check_batches(buffer: Buffer) -> list[BatchHeader]:
-    """Check the batches in `buffer`, and return their headers.
-
-    Checks magic, sizes, CRC, and that the record count agrees with the offsets (a producer's batch has no
-    gaps). The records are not checked: `iterate_records` does that. Raises CorruptBatch, or InvalidBatch for
-    complete bytes that break a rule.
-    """
-    headers: list[BatchHeader] = []
-    view = memoryview(buffer)
-    at = 0
-    end = len(view)
-    while at < end:
-        headers.append(_check_batch(view, at, end))
-        at += headers[-1].size
-    return headers
-
-
-def _check_batch(view: memoryview, at: int, end: int) -> BatchHeader:
-    if end - at > 16 and view[at + 16] in (0, 1):
-        raise InvalidBatch(f"message format {view[at + 16]} is no longer supported, only {MAGIC} is")
-    header = read_header(view, at)
-    if header.magic != MAGIC:
-        raise InvalidBatch(f"message format {header.magic} is unknown, only {MAGIC} is supported")
-    if header.size < HEADER_BYTES:
-        raise CorruptBatch(f"a batch of {header.size} bytes is smaller than its own header")
-    if header.size > end - at:
-        raise CorruptBatch(f"a batch claims {header.size} bytes, {end - at} are left")
-    computed = crc32c(view[at + CRC_END : at + header.size])
-    if computed != header.crc:
-        raise CorruptBatch(f"the CRC is {header.crc:#010x}, the bytes sum to {computed:#010x}")
-    if header.record_count <= 0:
-        raise InvalidBatch(f"a batch needs at least one record, its count is {header.record_count}")
-    if header.last_offset_delta != header.record_count - 1:
-        raise InvalidBatch(
-            f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
-        )
-    if header.codec > 4:
-        raise InvalidBatch(f"compression codec {header.codec} is unknown")
-    return header
-
-
 def place_batch(batch: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
     """Set base offset and leader epoch of the batch at `at`, in place. The CRC covers neither field."""
     PLACE.pack_into(batch, at, base_offset)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.log.deletion import delete_directory, remove_deleted
+from headgate.log.deletion import remove_deleted
 from headgate.log.durability import Durability
 from headgate.log.recovery import Loading, Recovery, load
 from headgate.log.replacement import Replacement
@@ -30,7 +30,7 @@ from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import remove_sync_mark
 from headgate.log.terms import LogFailed, LogSettings, OffsetOutOfRange
-from headgate.log.time_search import Search, found_now, search_largest_timestamp, search_timestamp
+from headgate.log.time_search import Search, search_largest_timestamp, search_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,29 +95,25 @@ class Log:
         settings: LogSettings,
         *,
         clean: bool,
-        recovery_point: int = 0,
         on_truncated: Callable[[Recovery], None] | None = None,
     ) -> Log:
         """Open the log in `directory`; it is empty if there is none.
 
         `clean` means that the log was closed by `close` and not changed since. Otherwise it is scanned from
-        the recovery point (the larger of the argument and the log's own) and made durable; `on_truncated` is
-        called if anything had to be dropped. Raises OSError.
+        its recovery point and made durable; `on_truncated` is called if anything had to be dropped. Raises
+        OSError.
         """
         log = cls(files, directory, settings, on_truncated)
-        log._load(clean=clean, recovery_point=recovery_point)
+        log._load(clean=clean)
         return log
 
-    def _load(
-        self, *, clean: bool, recovery_point: int, synced_before: Mapping[int, int] | None = None
-    ) -> Recovery | None:
+    def _load(self, *, clean: bool, synced_before: Mapping[int, int] | None = None) -> Recovery | None:
         settings = self.settings
         loading = Loading(
             self._files,
             self.directory,
             settings.index_interval_bytes,
             clean,
-            recovery_point,
             synced_before,
             has_room=settings.has_room,
             keeps_all=settings.keeps_all,
@@ -293,7 +289,7 @@ class Log:
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:
                 segment.close_file()
-            recovery = self._load(clean=False, recovery_point=0, synced_before=synced_before)
+            recovery = self._load(clean=False, synced_before=synced_before)
             self.replacement.is_under_way = False
             self._failure = None
         return recovery
@@ -347,22 +343,16 @@ class Log:
         limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         return walk_segments(self._segments, from_offset, limit)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Return timestamp and offset of the first record at or after `timestamp_ms`; None if there is
-        none.
-        """
-        return found_now(self.search_timestamp(timestamp_ms))
-
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """Return the largest timestamp and the first offset in its batch with it; None without timestamps."""
-        return found_now(self.search_largest_timestamp())
-
     def search_timestamp(self, timestamp_ms: int) -> Search:
-        """Do the same as `offset_for_timestamp` in steps (`log/time_search.py`)."""
+        """Find timestamp and offset of the first record at or after `timestamp_ms`, in steps
+        (`log/time_search.py`); None if there is none.
+        """
         return search_timestamp(self, self._segments, timestamp_ms)
 
     def search_largest_timestamp(self) -> Search:
-        """Do the same as `max_timestamp` in steps."""
+        """Find the largest timestamp and the first offset in its batch with it, in steps; None without
+        timestamps.
+        """
         return search_largest_timestamp(self, self._segments)
 
     def oldest_segment_timestamp(self) -> int:
@@ -519,14 +509,6 @@ class Log:
                 self._durability.mark()
         finally:
             self.close_files()
-
-    def delete(self) -> None:
-        """Rename the log's directory and remove it; the log accepts nothing more.
-
-        Raises OSError: before the rename nothing has happened, after it `remove_deleted` can finish.
-        """
-        self.give_up()
-        delete_directory(self._files, self.directory)
 
     def give_up(self) -> None:
         """Accept nothing more: the caller is about to delete the directory."""

@@ -75,8 +75,9 @@ class Loading:
     directory: Path
     index_interval_bytes: int
     clean: bool
-    recovery_point: int
     synced_before: Mapping[int, int] | None
+    recovery_point: int = 0
+    """Below this offset everything is durable; the log's own, from its checkpoint."""
     compacted_to: int = 0
     """Below this offset compaction may have removed records."""
     has_room: bool = False
@@ -149,8 +150,7 @@ def load(loading: Loading) -> Loaded:
     _whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
     loading = replace(loading, compacted_to=finish(files, directory))
     mark = load_sync_mark(files, directory)
-    point = max(loading.recovery_point, checkpoint.recovery_point)
-    loading = replace(loading, recovery_point=point)
+    loading = replace(loading, recovery_point=checkpoint.recovery_point)
     is_ours = files.exists(directory / CHECKPOINT_NAME) or mark != SyncMark()
     holes = _find_holes(loading, checkpoint, mark, is_ours=is_ours)
     if holes:

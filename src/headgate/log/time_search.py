@@ -39,18 +39,6 @@ _RECORDS_AT_ONCE: Final = 2000
 _BATCHES_AT_ONCE: Final = 100
 
 
-def found_now(search: Search) -> Found:
-    """Run a search to its end without pauses; return its result."""
-    while True:
-        try:
-            work = next(search)
-        except StopIteration as end:
-            found: Found = end.value
-            return found
-        if work is not None:
-            work()
-
-
 def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: int) -> Search:
     """Find timestamp and offset of the log's first record at or after `timestamp_ms`."""
     position = 0

@@ -159,10 +159,6 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_ids(self) -> Iterator[int]:
-        """The ids of the sessions, least recently used first."""
-        return iter(self._sessions)
-
     def topics_of(self, session_id: int) -> list[str | bytes]:
         """Return the topics of a session as its client names them; an empty list for an unknown session."""
         session = self._sessions.get(session_id)

@@ -324,10 +324,6 @@ class Topics:
 
         return SettingsChange(events.group_configured(group_id, overrides), when_made)
 
-    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
-        """Replace a group's overrides by these, which have been checked; return why it failed, else None."""
-        return self.change_settings([self.group_change(group_id, overrides)], now)
-
     def broker_overrides(self, broker: str) -> Mapping[str, str]:
         """Return the run-time overrides of a broker, by its id, or of all brokers, by ""; as texts."""
         return self._catalogue.broker_overrides.get(broker, {})

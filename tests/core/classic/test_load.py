@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.harness import NONE, Harness, heartbeat, join, sync
+from tests.core.harness import NONE, Harness, count_by_state, heartbeat, join, sync
 from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.state import ClassicState
@@ -89,7 +89,7 @@ def test_unknown_records_are_ignored() -> None:
     shard.apply(UnknownRecord(2000, b"\x07\xd0key", b"value"), 0)
     shard.apply(UnknownRecord(2000, b"\x07\xd0key", None), 1)
     assert shard.offset_count == 0
-    assert not any(shard.count_groups_by_state().values())
+    assert not any(count_by_state(shard).values())
 
 
 def test_metrics_count_offsets_and_groups() -> None:
@@ -104,7 +104,7 @@ def test_metrics_count_offsets_and_groups() -> None:
     h.advance(5_000)
     h.ask(join(group_id="pending"))
     h.commit("simple")
-    assert {state: count for state, count in h.shard.count_groups_by_state().items() if count} == {
+    assert {state: count for state, count in count_by_state(h.shard).items() if count} == {
         "Stable": 1,
         "Empty": 3,
     }

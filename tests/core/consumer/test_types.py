@@ -14,7 +14,7 @@ from tests.core.consumer.support import (
     topic_id,
     topics,
 )
-from tests.core.harness import heartbeat, join, sync
+from tests.core.harness import count_by_state, heartbeat, join, sync
 from tests.core.kinds_of_shard import classic_groups, consumer_groups
 
 from headgate.core.classic.commands import DescribeGroup, LeaveGroup, LeavingMember
@@ -146,7 +146,7 @@ def test_giving_out_a_member_id_changes_nothing(crashes: bool) -> None:
     given_id(h, "c")
     assert len(h.log) == written
     assert listed(h) == [ListedGroup(G, "consumer", "Empty", "consumer")]
-    assert h.shard.count_groups_by_state()["Empty"] == 1
+    assert count_by_state(h.shard)["Empty"] == 1
     if crashes:
         h.reload()
     h.advance(HOUR_MS - MINUTE_MS)
