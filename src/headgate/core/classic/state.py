@@ -1,11 +1,6 @@
-"""The states of a classic group and all transitions between them.
+"""The states of a classic group. `TRANSITIONS` has all transitions; any other is a bug.
 
-    Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
-      ▲            │    ▲   ▲               │                  │
-      └────────────┘    │   └───────────────┘                  │
-                        └──────────────────────────────────────┘
-
-Every state may become Dead, when the group is deleted. `TRANSITIONS` has all transitions; any other is a bug.
+`docs/states.md` has the diagram, which `tools/state_diagrams.py` draws from the table.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from headgate.core.consumer.commands import Reported
+from headgate.core.consumer.member_state import TRANSITIONS
 from headgate.domain.ids import MemberId, TopicId
 from headgate.records import ConsumerGroupCurrentAssignment, MemberState
 from headgate.records.consumer_model import OwnedPartitions, TargetPartitions
@@ -52,8 +53,11 @@ class TargetAssignment:
     subscribed: Set[TopicId]
     """The topics that the member subscribes to."""
     is_subscription_new: bool
-    """Whether its subscription changed: it must not keep partitions of other topics, whatever the
-    target is.
+    """Whether its subscription changed in this heartbeat: it must not keep partitions of other topics,
+    whatever the target is.
+
+    It is not derived from the assigned topics: a topic that was deleted, or that an expression no longer
+    matches, would then be revoked before the next target assignment. Kafka 4.3 revokes it with that target.
     """
     owner_of: Callable[[TopicId, int], MemberId | None]
     """Returns the owner of a partition; None for the member itself, also under a former id."""
@@ -144,6 +148,7 @@ def _moved(
     )
     if moved == current:  # no change: a member may repeat its request after lost responses
         return current
+    assert state is current.state or state in TRANSITIONS[current.state]
     return replace(moved, previous_member_epoch=current.member_epoch)
 
 
