@@ -9,7 +9,7 @@ from tests.log.support import Place, append, batch_at, filled
 
 from headgate.log.batch import read_header
 from headgate.log.log import Log, LogSettings
-from headgate.log.segment import LARGEST_RELATIVE_OFFSET
+from headgate.log.segment_indexes import LARGEST_RELATIVE_OFFSET
 
 SETTINGS = LogSettings(segment_bytes=1000, segment_ms=100)
 

@@ -10,7 +10,7 @@ from headgate.inspect.reading import Break, LogFile, is_room, walk
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OffsetIndex
-from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE

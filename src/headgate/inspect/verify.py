@@ -17,7 +17,7 @@ from headgate.inspect.directory import (
 )
 from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
-from headgate.log.segment import LOG_SUFFIX
+from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 

@@ -28,7 +28,7 @@ from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.log import LogSettings
-from headgate.log.segment import LOG_SUFFIX
+from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import STATE_NAME
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark

@@ -18,7 +18,7 @@ from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCh
 from headgate.inspect.verify_records import RecordCheck
 from headgate.log.header import MAGIC, BatchHeader
 from headgate.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from headgate.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.topics.leader_epochs import LeaderEpochs
 
 _PROGRESS_BYTES = 1 << 20

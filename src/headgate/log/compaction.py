@@ -42,7 +42,8 @@ from headgate.log.last_records import (
     readable,
 )
 from headgate.log.rewriting import BatchRewriter, emptied
-from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
+from headgate.log.segment import Segment
+from headgate.log.segment_indexes import LARGEST_RELATIVE_OFFSET
 from headgate.log.swap import CompactionState, discard, prepare
 from headgate.log.walking import CHUNK_BYTES, walk_batches
 

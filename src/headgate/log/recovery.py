@@ -31,7 +31,8 @@ from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
 from headgate.log.filesystem import read_file
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.index import MOST_RELATIVE_OFFSET
-from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from headgate.log.segment import Segment
+from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.log.segments import Segments, last_crc
 from headgate.log.swap import (
     CLEANED_SUFFIX,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
-from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headgate.log.segment import LARGEST_RELATIVE_OFFSET
+from headgate.log.segment_indexes import LARGEST_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from headgate.log.header import BatchHeader

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.log.segment import LOG_SUFFIX
+from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.spark.plan import MissingData
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex
-from headgate.log.segment import INDEX_SUFFIX
+from headgate.log.segment_file import INDEX_SUFFIX
 from headgate.log.walking import find_whole_batch, is_whole_batch
 from headgate.spark.directory import SegmentFile
 

@@ -10,7 +10,7 @@ from headgate.domain.ids import TopicName
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.log.recovery import LogDamaged
-from headgate.log.segment import LOG_SUFFIX
+from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt
 
