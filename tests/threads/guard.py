@@ -34,11 +34,11 @@ OPENING = (
     "log.log:Log.open",
     "topics.leader_epochs:*",
     "topics.names:*",
+    "topics.log_opening:LogOpening.open_log",
+    "topics.log_opening:_close_unused",
     "topics.partition:Partition.__str__",
     "topics.partition:Partition._load",
     "topics.partition:Partition._truncated",
-    "topics.partition:Partition.opening.<locals>.work",
-    "topics.partition:_close_unused",
     "topics.partition_files:*",
     "topics.policy:*",
     "topics.producers:*",
@@ -97,7 +97,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     **OF_THE_SERVER,
     # Tests run the same functions in their own threads.
-    "Thread-* (work)": OPENING,
+    "Thread-* (open_log)": OPENING,
     "test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
     "headgate-test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
 }

@@ -188,7 +188,7 @@ def test_a_snapshot_of_lost_records_is_ignored(disk: Disk) -> None:
     topic = create(topics, disk, "letters", headgate_durability="page-cache")
     append(topic, b"kept", producer=(7, 0, 0))
     partition = topic.partition(0)
-    partition._snapshot_at_bytes = 0
+    partition._derived.snapshot_at_bytes = 0
     lost = batch(b"lost", producer=(7, 0, 1))
     assert partition.append(lost, NOW).error == ErrorCode.NONE
     directory = topic.directory_of(0)

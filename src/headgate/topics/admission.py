@@ -80,8 +80,8 @@ class AppendResult(NamedTuple):
     log_start_offset: int = -1
     record_errors: Sequence[RecordError] = ()
     message: str | None = None
-    was_looked_at: bool = False
-    """Whether the batch was refused for its contents: such a refusal carries the log start offset."""
+    has_log_start: bool = False
+    """Whether a refusal carries the log start offset: it does if the batch was refused for its contents."""
 
 
 class Admitted(NamedTuple):
@@ -96,9 +96,9 @@ class _Refused(Exception):
 
     def __init__(self, error: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
         super().__init__(message)
-        was_looked_at = error not in _WITHOUT_LOG_START
+        has_log_start = error not in _WITHOUT_LOG_START
         self.result = AppendResult(
-            error, message=message, record_errors=record_errors, was_looked_at=was_looked_at
+            error, message=message, record_errors=record_errors, has_log_start=has_log_start
         )
 
 
@@ -118,7 +118,7 @@ def admit(
     try:
         header = _only_batch(data)
     except _Refused as refused:
-        return refused.result._replace(was_looked_at=False)
+        return refused.result._replace(has_log_start=False)
     try:
         _check_header(data, header, policy)
         return _look_inside(data, header, policy, now, pause, unpacked_bytes)
@@ -129,7 +129,7 @@ def admit(
             raise
         return AppendResult(ErrorCode.MESSAGE_TOO_LARGE, message=problem.reason)
     except CorruptBatch as problem:
-        return AppendResult(ErrorCode.INVALID_RECORD, message=problem.reason, was_looked_at=True)
+        return AppendResult(ErrorCode.INVALID_RECORD, message=problem.reason, has_log_start=True)
 
 
 def weight_of(data: Buffer, policy: TopicPolicy) -> int:

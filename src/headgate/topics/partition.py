@@ -7,8 +7,7 @@ Rules:
    records that were read cannot be lost. In a topic in page-cache mode it is the end of the log.
 3. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
    append first tries to recover the log, so the partition continues when the disk works again.
-4. Producer state and leader epochs are derived from the log. They are loaded when first needed, from a
-   snapshot and the records after it.
+4. Producer state and leader epochs are derived from the log (`derived_state`).
 """
 
 from __future__ import annotations
@@ -19,42 +18,30 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis, TopicId, TopicName
+from headgate.domain.ids import Millis
 from headgate.domain.setting import DAY_MS
 from headgate.domain.settings import LONG_MAX
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
 from headgate.log.log import LogFailed
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
-from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
+from headgate.topics.derived_state import DerivedState
+from headgate.topics.leader_epochs import UNDEFINED
+from headgate.topics.log_opening import LogOpening, Opened
 from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_offset
-from headgate.topics.partition_files import (
-    discard_producers_beyond,
-    load_leader_epochs,
-    load_producers,
-    save_leader_epochs,
-    save_producers,
-)
-from headgate.topics.producers import Producers
+from headgate.topics.partition_files import discard_producers_beyond, load_leader_epochs
+from headgate.topics.partition_topic import PartitionTopic
 from headgate.topics.trouble import PartitionTrouble
 
 if TYPE_CHECKING:
-    from headgate.log.log import Log, LogSettings, Recovery
-    from headgate.topics.policy import TopicPolicy
-    from headgate.topics.shared import Shared
+    from headgate.log.log import Log, Recovery
 
 logger = logging.getLogger(__name__)
 
-_SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
-"""Maximum size of the log after the last snapshot, which must be read again for the producers' state."""
 _MEND_EVERY_SECONDS = 1.0
 """Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
-
-
-_Opened = tuple["Log", LeaderEpochs]
 
 
 class ReadResult(NamedTuple):
@@ -66,68 +53,16 @@ class ReadResult(NamedTuple):
     records: bytes = b""
 
 
-class Home(Protocol):
-    """What a partition needs from its topic."""
-
-    __slots__ = ()
-    name: TopicName
-    topic_id: TopicId
-    shared: Shared
-    is_deleted: bool
-
-    @property
-    def leader_epoch(self) -> int:
-        """Return the leader epoch of new batches."""
-        ...
-
-    @property
-    def policy(self) -> TopicPolicy:
-        """Return the policy that the topic's settings define."""
-        ...
-
-    def is_written(self, index: int) -> bool:
-        """Return whether the partition has a directory."""
-        ...
-
-    def keep(self, partition: Partition) -> None:
-        """Register this object as the only one of the partition."""
-        ...
-
-    def find_partition(self, index: int) -> Partition | None:
-        """Return the partition at `index`; None if the topic has no such partition."""
-        ...
-
-    def directory_of(self, index: int) -> Path:
-        """Return the directory of a partition's log, which may not exist yet."""
-        ...
-
-    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
-        """Read the log of a partition from the disk. Raises OSError."""
-        ...
-
-    def log_opened(self, partition: Partition, log: Log) -> None:
-        """Note that the log of a partition is open."""
-        ...
-
-    def log_settings(self) -> LogSettings:
-        """Return the log settings of the topic."""
-        ...
-
-
 class Partition:
     """One partition of a topic; created by the topic. Its state on disk is its log."""
 
     __slots__ = (
         "_announced_offset",
-        "_appended_bytes",
-        "_epochs",
-        "_epochs_are_saved",
+        "_derived",
         "_is_flush_planned",
         "_log",
         "_mend_at",
         "_opening",
-        "_producers",
-        "_snapshot_at_bytes",
         "_trouble",
         "_unannounced",
         "index",
@@ -135,25 +70,20 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: Home, index: int) -> None:
+    def __init__(self, topic: PartitionTopic, index: int) -> None:
         self.topic = topic
         self.index = index
         self.key = (topic.topic_id, index)
         self._log: Log | None = None
-        self._opening: Future[_Opened] | None = None
+        self._opening: LogOpening | None = None
         """The opening of the log in another thread, until the log is first used."""
         self._mend_at = -math.inf
-        self._epochs = LeaderEpochs()
-        self._epochs_are_saved = True
-        self._producers: Producers | None = None
+        self._derived = DerivedState(topic, index)
         self._is_flush_planned = False
-        self._appended_bytes = 0
-        """Bytes appended since the log was opened."""
         self._announced_offset = 0
         """The high watermark that readers were last notified of."""
         self._unannounced: deque[tuple[int, int]] = deque()
         """The appends after that watermark: end offset and size in bytes of each write."""
-        self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
         self._trouble: PartitionTrouble | None = None
         """The failures and their log messages; None before the first failure."""
 
@@ -184,7 +114,7 @@ class Partition:
         """Return whether the log must be read from the disk, or waited for, before use."""
         if self._log is not None or not self.topic.is_written(self.index):
             return False
-        return self._opening is None or not self._opening.done()
+        return self._opening is None or not self._opening.future.done()
 
     @property
     def log_start_offset(self) -> int:
@@ -232,7 +162,7 @@ class Partition:
             if log.failure is not None:
                 self._mend(log)
             if header.producer_id >= 0:
-                verdict = self._loaded_producers(log).check(header)
+                verdict = self._derived.producers(log).check(header)
                 if isinstance(verdict, tuple):
                     return self._repeated(log, verdict.first_offset, verdict.timestamp)
                 if verdict != ErrorCode.NONE:
@@ -253,7 +183,7 @@ class Partition:
 
     def _refused(self, refusal: AppendResult) -> AppendResult:
         """Return the refusal with the log start offset, where Kafka sets it."""
-        if not refusal.was_looked_at:
+        if not refusal.has_log_start:
             return refusal
         try:
             return refusal._replace(log_start_offset=self.log_start_offset)
@@ -363,7 +293,7 @@ class Partition:
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
-            visible = Visible(watermark, self.leader_epoch, self._epochs)
+            visible = Visible(watermark, self.leader_epoch, self._derived.epochs)
             return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:
             self._known_trouble().read_failed(problem)
@@ -380,7 +310,7 @@ class Partition:
         log = self._existing_log
         if log is None:
             return UNDEFINED if epoch == -1 or epoch > self.leader_epoch else (epoch, 0)
-        return self._epochs.end_offset_of(epoch, self._high_watermark(log))
+        return self._derived.epochs.end_offset_of(epoch, self._high_watermark(log))
 
     def delete_records(self, before: int) -> tuple[ErrorCode, int]:
         """Delete the records below `before` (-1: the high watermark); return the new log start offset."""
@@ -426,21 +356,20 @@ class Partition:
 
     def expire_producers(self, before: Millis) -> None:
         """Remove the state of idempotent producers without an append since `before`."""
-        if self._producers is not None:
-            self._producers.expire(before)
+        self._derived.expire_producers(before)
 
     def close(self) -> None:
         """Close the log, and write a snapshot for the next start."""
         if self._log is None:
             return
-        self._save_producers(self._log)
+        self._derived.save_producers(self._log)
         self._log.close()
         self.topic.shared.closed(self._log)
         self._log = None
 
     def put_back(self) -> None:
         """Close a log that was opened only for reading; its files are unchanged."""
-        if self._log is not None and not self._appended_bytes:
+        if self._log is not None and not self._derived.appended_bytes:
             self._log.close_files()
             self.topic.shared.closed(self._log)
             self._log = None
@@ -448,7 +377,7 @@ class Partition:
     @property
     def is_being_read(self) -> bool:
         """Return whether another thread uses the directory to open the log; do not move it meanwhile."""
-        return self._opening is not None and not self._opening.done()
+        return self._opening is not None and not self._opening.future.done()
 
     def give_up(self) -> None:
         """Refuse all further requests: the topic is deleted, and its owner removes the directory.
@@ -456,13 +385,12 @@ class Partition:
         An opening that has begun continues in its thread, see `is_being_read`.
         """
         if self._opening is not None:
-            self._opening.cancel()
-            self._opening.add_done_callback(_close_unused)
+            self._opening.give_up()
         if self._log is not None:
             self._log.give_up()
             self.topic.shared.closed(self._log)
             self._log = None
-        self._forget_producers()
+        self._derived.forget_producers()
 
     def settings_changed(self) -> None:
         """Apply the topic's new policy."""
@@ -486,47 +414,28 @@ class Partition:
         if self._log is not None or self._opening is not None or not self.topic.is_written(self.index):
             return None
         self.topic.keep(self)
-        opening: Future[_Opened] = Future()
-        self._opening = opening
-
-        def work() -> None:
-            if not opening.set_running_or_notify_cancel():
-                return  # the log was needed before this began
-            try:
-                opening.set_result(self._load())
-            except BaseException as problem:
-                opening.set_exception(problem)
-                if not isinstance(problem, Exception):
-                    raise
-
-        return work
+        self._opening = LogOpening(self._load)
+        return self._opening.open_log
 
     @property
-    def when_opened(self) -> Future[_Opened] | None:
+    def when_opened(self) -> Future[Opened] | None:
         """Return a future for the log that is opened in another thread; it also completes on failure."""
-        return self._opening
+        return None if self._opening is None else self._opening.future
 
     def _open(self) -> Log:
         opening, self._opening = self._opening, None
-        is_begun = opening is not None and not opening.cancel()
-        log, epochs = opening.result() if opening is not None and is_begun else self._load()
+        log, epochs = self._load() if opening is None else opening.result()
         if self.topic.is_deleted:
             log.close_files()
             raise FileNotFoundError(f"{self} is deleted")
         log.settings = self.topic.log_settings()
         self.topic.log_opened(self, log)
-        self._epochs = epochs
-        # Epoch 0 needs no file: a log without the file has epoch 0.
-        begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
-        self._epochs_are_saved = not begins or self.leader_epoch == 0
-        if log.log_end_offset == 0:
-            self._forget_producers()
-            self._producers = Producers(self.topic.shared.producers)
+        self._derived.opened(log, epochs)
         self._announced_offset = self._high_watermark(log)
         self._log = log
         return log
 
-    def _load(self) -> _Opened:
+    def _load(self) -> Opened:
         """Read the log and its leader epochs from the disk."""
         if self.topic.is_deleted:
             raise FileNotFoundError(f"{self} is deleted")
@@ -553,14 +462,9 @@ class Partition:
         )
         if self._log is None:
             return  # The log is being opened: no state is derived yet.
-        self._forget_producers()
         self._announced_offset = min(self._announced_offset, end_offset)
         self._unannounced.clear()
-        self._epochs.truncate(end_offset)
-        self._epochs_are_saved = (
-            not self._epochs.begin(self.leader_epoch, end_offset) or self.leader_epoch == 0
-        )
-        discard_producers_beyond(self.topic.shared.fs, self.topic.directory_of(self.index), end_offset)
+        self._derived.truncated(end_offset)
 
     def _mend(self, log: Log) -> None:
         """Recover a failed log. Raises OSError if that fails, or if it was tried a moment ago."""
@@ -578,9 +482,7 @@ class Partition:
 
     def _write(self, log: Log, batches: Sequence[bytearray]) -> int:
         self.topic.shared.used(log)
-        if not self._epochs_are_saved:
-            save_leader_epochs(self.topic.shared.fs, self.topic.directory_of(self.index), self._epochs)
-            self._epochs_are_saved = True
+        self._derived.append_begins()
         base_offset = next_offset = log.log_end_offset
         headers = []
         for batch in batches:
@@ -590,52 +492,18 @@ class Partition:
             next_offset = header.next_offset
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         log.append(data, headers)
-        self._appended_bytes += len(data)
+        derived = self._derived
+        derived.appended(headers, len(data))
         self._unannounced.append((next_offset, len(data)))
-        if self._producers is not None:
-            for header in headers:
-                if header.producer_id >= 0:
-                    self._producers.remember(header)
         if not self.topic.policy.is_durable:
             self.advance()
-        if self._appended_bytes >= self._snapshot_at_bytes:
-            self._save_producers(log)
+        if derived.appended_bytes >= derived.snapshot_at_bytes:
+            derived.save_producers(log)
         return base_offset
 
     def _repeated(self, log: Log, first_offset: int, timestamp: int) -> AppendResult:
         append_time = timestamp if self.topic.policy.uses_log_append_time else -1
         return AppendResult(ErrorCode.NONE, first_offset, append_time, log.log_start_offset)
-
-    def _loaded_producers(self, log: Log) -> Producers:
-        if self._producers is None:
-            shared = self.topic.shared
-            directory = self.topic.directory_of(self.index)
-            self._producers = load_producers(shared.fs, directory, log, shared.producers)
-        return self._producers
-
-    def _forget_producers(self) -> None:
-        if self._producers is not None:
-            self._producers.clear()
-            self._producers = None
-
-    def _save_producers(self, log: Log) -> None:
-        """Write a snapshot. If that fails, the state is read from the log again at the next start."""
-        self._snapshot_at_bytes = self._appended_bytes + _SNAPSHOT_EVERY_BYTES
-        if not self._appended_bytes:
-            return
-        try:
-            producers = self._loaded_producers(log)
-            save_producers(
-                self.topic.shared.fs, self.topic.directory_of(self.index), producers, log.log_end_offset
-            )
-        except (OSError, CorruptBatch) as problem:
-            logger.warning("cannot keep the producers of %s: %s", self, problem)
-
-
-def _close_unused(opening: Future[_Opened]) -> None:
-    """Close the files of a log that was opened for a topic that was deleted meanwhile."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result()[0].close_files()
 
 
 def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:
@@ -643,5 +511,5 @@ def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:
         error,
         message=f"Producer {header.producer_id} at epoch {header.producer_epoch} sent sequence "
         f"{header.base_sequence}",
-        was_looked_at=True,
+        has_log_start=True,
     )

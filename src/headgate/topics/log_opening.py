@@ -1,0 +1,48 @@
+"""Opening a partition's log in another thread, until the log is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from headgate.log.log import Log
+from headgate.topics.leader_epochs import LeaderEpochs
+
+Opened = tuple[Log, LeaderEpochs]
+"""A log as it was read from the disk, and its leader epochs."""
+
+
+class LogOpening:
+    """One opening: the work, to be run once in another thread, and its result."""
+
+    __slots__ = ("_load", "future")
+
+    def __init__(self, load: Callable[[], Opened]) -> None:
+        self._load = load
+        self.future: Future[Opened] = Future()
+        """Completes when the log is opened, and also on failure."""
+
+    def open_log(self) -> None:
+        """Read the log. An error is raised by the user of the log, not here."""
+        if not self.future.set_running_or_notify_cancel():
+            return  # the log was needed before this began
+        try:
+            self.future.set_result(self._load())
+        except BaseException as problem:
+            self.future.set_exception(problem)
+            if not isinstance(problem, Exception):
+                raise
+
+    def result(self) -> Opened:
+        """Return the log; wait for it if the opening has begun, else open it here. Raises OSError."""
+        return self._load() if self.future.cancel() else self.future.result()
+
+    def give_up(self) -> None:
+        """Close the files of the log, when it is opened: nobody uses it."""
+        self.future.cancel()
+        self.future.add_done_callback(_close_unused)
+
+
+def _close_unused(opening: Future[Opened]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[0].close_files()
