@@ -26,15 +26,14 @@ from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId, TopicName
 from headgate.history.offset_history import OffsetHistory
 from headgate.log.batch import iterate_records
-from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
 from headgate.records import OffsetCommit, OffsetTombstone, decode
 from headgate.runtime.checkpoints import CheckpointRunner
 from headgate.runtime.compaction import CompactionRunner
 from headgate.runtime.group_commit import GroupCommit
-from headgate.runtime.local_log import LocalLog
 from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.runtime.state_log import Batches
 from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_surroundings import GroupSurroundings
@@ -59,8 +58,7 @@ def watched_runtime(
     life: Life, index: int, partition: Partition, commit: GroupCommit
 ) -> ShardRuntime[GroupShard]:
     """Return the real runtime, which notifies the life of the start and end of a load."""
-    log = LocalLog(partition, commit)
-    runtime = ShardRuntime(life.kind, log, life.world.time)
+    runtime = ShardRuntime(life.kind, life.world.logs.connect(partition, commit), life.world.time)
 
     def loaded() -> None:
         """Check all contents before any other request."""
@@ -68,27 +66,10 @@ def watched_runtime(
         life.world.audit.replayed(index, durable_state(runtime.shard))
         life.loaded(index)
 
-    runtime.seconds = log.seconds = life.world.random.random
+    runtime.seconds = life.world.random.random
     runtime.on_loading = lambda: life.loads(index)
     runtime.on_loaded = loaded
     return runtime
-
-
-def local_log(runtime: ShardRuntime[GroupShard]) -> Log:
-    """Return the log on the simulated disk."""
-    assert isinstance(runtime.log, LocalLog)
-    return runtime.log.partition.log
-
-
-def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
-    """Return the state of a shard after the next start; None if not all of it is certainly written."""
-    assert isinstance(runtime.log, LocalLog)
-    log = local_log(runtime)
-    if not runtime.is_active or log.failure is not None:
-        return None
-    is_safe = end_kind in ("kills", "clean stops") or (end_kind == "power cuts" and runtime.log._is_durable)
-    kept = log.log_end_offset if end_kind != "power cuts" else runtime._visible_position
-    return durable_state(runtime.shard) if is_safe and kept == runtime.position else None
 
 
 class WatchedErasure(OffsetErasure):
@@ -137,7 +118,9 @@ class Life:
             world.time, world.plan.turn_seconds, world.random, world.plan.slowest_sync_seconds
         )
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._runtimes: list[ShardRuntime[GroupShard]] = []
+        self.runtimes: list[ShardRuntime[GroupShard]] = []
+        self._works: list[asyncio.Task[None]] = []
+        """Work beside the server."""
         self.surroundings: GroupSurroundings
         self.kind: ShardKind[GroupShard]
 
@@ -192,10 +175,10 @@ class Life:
             topic = created
         syncer = SimulatedSyncer(self._loop, world.random, world.plan.slowest_sync_seconds)
         commit = GroupCommit(self._loop, lambda seconds: None, syncer)
-        self._runtimes = [
+        self.runtimes = [
             watched_runtime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
         ]
-        self._coordinator = Coordinator(self.kind, self._runtimes)
+        self._coordinator = Coordinator(self.kind, self.runtimes)
         if not self._is_last:
             world.started(self)
         history = OffsetHistory(topics, world.time)
@@ -262,23 +245,29 @@ class Life:
         if self.is_over or self._ended.done():
             return
         self.end_kind = kind
-        self.left_at = {index: one.written_position for index, one in enumerate(self._runtimes)}
+        self.left_at = {index: one.written_position for index, one in enumerate(self.runtimes)}
         if kind != "clean stops":
             self._note_states()
             self.is_over = True
             self.world.disk.cut_power_after(0)
+            self.world.logs.cut_off(self.runtimes, is_crash=kind in ("kills", "power cuts"))
         self._ended.set_result(None)
 
     def _note_states(self) -> None:
         """Remember the state that the next life must find."""
-        for index, runtime in enumerate(self._runtimes):
-            self.world.audit.stopped(index, surviving_state(runtime, self.end_kind))
+        for index, runtime in enumerate(self.runtimes):
+            keeps_all = self.world.logs.keep_all(runtime, self.end_kind)
+            self.world.audit.stopped(index, durable_state(runtime.shard) if keeps_all else None)
 
     # --- for the world ---
 
     def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
         """Run an action later in this life."""
         self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run some work in this life, beside the server."""
+        self._works.append(self._loop.create_task(work))
 
     def soon(self, action: Callable[[], None]) -> None:
         """Run an action after this turn of the loop."""
@@ -317,7 +306,7 @@ class Life:
 
     def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Submit a command to one shard."""
-        self._runtimes[shard].submit(command, on_reply)
+        self.runtimes[shard].submit(command, on_reply)
 
     def had_loaded(self, shard: int) -> bool:
         """Return whether the shard was loaded before in this life."""
@@ -332,25 +321,24 @@ class Life:
         """Note that a shard has read its log."""
         self.loading.discard(shard)
         self._loaded.add(shard)
-        self.begun_at.setdefault(shard, self._runtimes[shard].position)
+        self.begun_at.setdefault(shard, self.runtimes[shard].position)
         if not self.is_over:
             self.world.audit.loaded(shard, self)
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Note that the contents of a shard were checked."""
-        log = local_log(self._runtimes[shard])
         self._looked_at[shard] = found
         if self._is_last:
-            check_last_of_each_key(log, found)
-        if self._is_last and len(self._looked_at) == len(self._runtimes):
+            check_last_of_each_key(self.world.logs.batches(self.runtimes[shard]), found)
+        if self._is_last and len(self._looked_at) == len(self.runtimes):
             self.snapshot = dict(sorted(self._looked_at.items()))
             self.end("last looks")
 
 
-def check_last_of_each_key(log: Log, found: dict[str, Any]) -> None:
+def check_last_of_each_key(batches: Batches, found: dict[str, Any]) -> None:
     """Check that the last record of every key, whatever the runs, is the current value (R3.13)."""
     last: dict[tuple[str, str, int], int] = {}
-    for _, batch in log.batches(log.log_start_offset):
+    for _, batch in batches:
         for _, record in iterate_records(batch):
             match decode(record.key, record.value):
                 case OffsetCommit(group_id=group_id, topic=topic, partition=partition, offset=offset):

@@ -12,6 +12,7 @@ from tests.simulation.clients import Client
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.journal import Journal
 from tests.simulation.plan import RETENTION_MS, Plan
+from tests.simulation.remote_logs import RemoteLogs
 
 from headgate.log.memory_filesystem import Fault
 
@@ -27,6 +28,7 @@ class Nemesis:
         plan: Plan,
         random: Random,
         disk: SimulatedDisk,
+        remote: RemoteLogs | None,
         journal: Journal,
         clients: Sequence[Client],
         calm: Calm,
@@ -34,6 +36,7 @@ class Nemesis:
         self._plan = plan
         self._random = random
         self._disk = disk
+        self._remote = remote
         self._journal = journal
         self._clients = clients
         self._calm = calm
@@ -76,6 +79,8 @@ class Nemesis:
                 # Data of a failed sync exists only in memory, but was acknowledged.
                 if self._plan.is_durable:
                     disk.drop_caches()
+            case "refuse" | "fence" | "compact" if self._remote is not None:
+                self._remote.make_trouble(kind, self._life)
             case "lull":
                 self._lull()
                 return

@@ -74,6 +74,8 @@ class Plan:
     """Number of administrators that pause partitions of groups of the consumer protocol."""
     troubles: tuple[str, ...] | None = None
     """None: all faults."""
+    has_remote_logs: bool = False
+    """Whether the logs of the shards are on other machines, which compact them."""
 
     @classmethod
     def of(cls, random: Random, seed: int) -> Plan:

@@ -26,7 +26,11 @@ from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 
-RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+RETRIABLE = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 OnResult = Callable[[Any], None]
 

@@ -14,6 +14,8 @@ next one starts with the contents of the disk. The clients and the models contin
     calm           periods without faults, after which all groups must be stable
     network        delivers requests and answers
     life           one life of the server, on loop and disk
+    local_logs     the logs of the shards on that disk
+    remote_logs    or on other machines, with their faults
     audit          checks every answer by the models
     journal        the events, and the first violation
 """
@@ -37,10 +39,12 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.fittings import fitted
 from tests.simulation.journal import Journal
 from tests.simulation.life import DATA_DIR, Life
+from tests.simulation.local_logs import LocalLogs
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.past_reader import PastReader
 from tests.simulation.plan import RETENTION_MS, Plan
+from tests.simulation.remote_logs import RemoteLogs
 from tests.simulation.requests import Violation
 from tests.simulation.stalls import Stalls
 from tests.simulation.surroundings import Surroundings
@@ -74,6 +78,10 @@ class World:
         self.time = SimulatedTime()
         self.journal = Journal(self.time)
         self.disk = SimulatedDisk(self.time, self.journal.counts)
+        self._remote: RemoteLogs | None = None
+        if plan.has_remote_logs:
+            self._remote = RemoteLogs(seed, plan.shards, self.time, self.disk, self.journal)
+        self.logs = self._remote or LocalLogs(random.random)
         self._network = SimulatedNetwork(plan, random, self.time, self.disk, self.journal)
         self._network.most_requests = operations
         simple = [f"simple-{index}" for index in range(random.choice((1, 6)))]
@@ -105,7 +113,7 @@ class World:
         self._clients += administrators
         clients = consumers, administrators
         calm = Calm(plan, self.disk, self.journal, self.surroundings, clients, self.audit.paused_in)
-        self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
+        self._nemesis = Nemesis(plan, random, self.disk, self._remote, self.journal, self._clients, calm)
         self._clock_setter = ClockSetter(plan, seed, self.time, self.journal)
         self._stalls = Stalls(plan, seed, self.time, self.journal, calm)
         self._failed_starts = 0
@@ -145,8 +153,8 @@ class World:
             self.disk.crash(self.random if self.random.random() < 0.7 else None)
         else:
             self.disk.kill()
-        if self.journal.violation is None:
-            self._look_at_past()
+        if self.journal.violation is None and self._remote is None:
+            self._look_at_past()  # only the local log has a history
         self.time.seconds += self.random.random() * self.random.choice((5, 5, 5, 2 * RETENTION_MS / 1000))
         self._clock_setter.between_lives()
 
@@ -161,6 +169,8 @@ class World:
         if self.plan.is_durable:
             self.disk.crash(self.random)
             self.audit.machine_crashed()
+        if self._remote is not None:
+            self._remote.interleave(0.0)
         first = Life(self, is_last=True)
         self._live(first)
         second = Life(self, is_last=True)
