@@ -18,7 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -53,6 +53,28 @@ class ReadResult(NamedTuple):
     records: bytes = b""
 
 
+class OwningTopic(PartitionTopic, Protocol):
+    """What a partition needs from its topic."""
+
+    __slots__ = ()
+
+    def keep(self, partition: Partition) -> None:
+        """Register this object as the only one of the partition."""
+        ...
+
+    def find_partition(self, index: int) -> Partition | None:
+        """Return the partition at `index`; None if the topic has no such partition."""
+        ...
+
+    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
+        """Read the log of a partition from the disk. Raises OSError."""
+        ...
+
+    def log_opened(self, partition: Partition, log: Log) -> None:
+        """Note that the log of a partition is open."""
+        ...
+
+
 class Partition:
     """One partition of a topic; created by the topic. Its state on disk is its log."""
 
@@ -70,7 +92,7 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: PartitionTopic, index: int) -> None:
+    def __init__(self, topic: OwningTopic, index: int) -> None:
         self.topic = topic
         self.index = index
         self.key = (topic.topic_id, index)

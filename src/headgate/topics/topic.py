@@ -13,8 +13,7 @@ from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.catalogue import CatalogueEntry
 from headgate.topics.names import is_always_compacted, is_internal
-from headgate.topics.partition import Partition
-from headgate.topics.partition_topic import PartitionTopic
+from headgate.topics.partition import OwningTopic, Partition
 from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.shared import Shared
 
@@ -22,7 +21,7 @@ ROOM_AFTER_BYTES = 4096
 """Bytes of a segment below which no space is preallocated after its end."""
 
 
-class Topic(PartitionTopic):
+class Topic(OwningTopic):
     """One topic, until it is deleted."""
 
     __slots__ = (
