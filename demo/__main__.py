@@ -27,6 +27,7 @@ from demo.holding import AIRPORTS, DEPARTURES, hold_an_airport_back
 from demo.journal import Acknowledged, Fetched, Journal
 from demo.moving import move_partitions
 from demo.producing import create_topic, produce
+from demo.rewinding import Lake, rewind_a_stream
 from demo.story import (
     CONSUME_TIMEOUT_S,
     DIRECTORY,
@@ -263,16 +264,19 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """Run the chapters about a consumer-protocol group, a pause, a large commit, and an undone reset."""
+    """Run the chapters about a balanced group, a pause, a large commit, an undone reset, and a stream."""
     report.moving(stage.console)
     checks = move_partitions(stage.console, stage.broker)
     report.holding(stage.console)
     create_topic(stage.broker.address, DEPARTURES, len(AIRPORTS))
     checks += hold_an_airport_back(stage.console, stage.broker, stage.flights)
+    lake = Lake(stage.broker)
     report.further(stage.console)
     create_topic(stage.broker.address, GATES, GATE_COUNT)
     checks += commit_all_or_nothing(stage.console, stage.broker)
     checks += undo_a_reset(stage.console, stage.broker)
+    report.streaming(stage.console)
+    checks += rewind_a_stream(stage.console, stage.broker, lake, len(stage.flights))
     stage.console.print()
     return checks
 

@@ -59,6 +59,11 @@ def further(console: Console) -> None:
     console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
 
 
+def streaming(console: Console) -> None:
+    """Introduce the chapter of the stream."""
+    console.print("\n[bold]A Spark stream is a consumer group, and is rewound while it runs[/]")
+
+
 def _commits_per_minute(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="commits per partition and minute", title_justify="left")
     table.add_column("minute (UTC)")
@@ -100,6 +105,7 @@ def what_next(console: Console, directory: Path) -> None:
     for name, text in (
         ("lag.png", "the group's lag through the crash"),
         ("held.png", "what was read of three airports while one was paused"),
+        ("lake/", "the flights as the Spark stream wrote them, in Parquet files"),
         ("*.csv", "commits per minute and second, lag over time, rebalances"),
         ("data/", "the broker's data directory, in Kafka's own file format"),
         ("*.log", "what the broker, its clients and Spark had to say"),

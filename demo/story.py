@@ -11,6 +11,11 @@ GROUP = "departures"
 BOARDING = "boarding"
 """The group with server-side assignment."""
 
+LAKE = "lake"
+"""The group that is a Spark stream."""
+
+FLIGHTS_PER_BATCH = 30_000
+
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 """The members of the group, each with another client library."""
 

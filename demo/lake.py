@@ -1,0 +1,77 @@
+"""A Spark stream that is a consumer group: `python -m demo.lake ADDRESS`, in a process of its own.
+
+It prints `ready` when the session is up, starts the stream at the line `go` on its standard input, and at the
+line `stop` ends it and prints what it wrote, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.streaming.query import StreamingQuery
+
+import headgate.spark
+from demo.analysis import session
+from demo.story import DIRECTORY, FLIGHTS_PER_BATCH, LAKE, TOPIC
+
+ROWS = DIRECTORY / "lake"
+
+
+def start(spark: SparkSession, address: str) -> StreamingQuery:
+    """Start the stream of all flights to Parquet files."""
+    headgate.spark.register(spark)
+    options: dict[str, str | int] = {
+        "kafka.bootstrap.servers": address,
+        "group.id": LAKE,
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": FLIGHTS_PER_BATCH,
+        "columns": "partition,offset,key,epoch",
+    }
+    flights = spark.readStream.format("headgate").options(**options).load()
+    written: StreamingQuery = flights.writeStream.start(
+        str(ROWS), format="parquet", checkpointLocation=str(DIRECTORY / "lake-checkpoint")
+    )
+    return written
+
+
+def summary(spark: SparkSession) -> dict[str, object]:
+    """Return what the files contain: rows, flights, and the offsets that came more than once."""
+    found = spark.read.parquet(str(ROWS)).select("partition", "offset", "epoch").cache()
+    each = found.groupBy("partition", "offset").agg(
+        F.count("*").alias("times"), F.countDistinct("epoch").alias("epochs")
+    )
+    again = each.where("times > 1").groupBy("partition")
+    rows = again.agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("count")
+    )
+    return {
+        "rows": found.count(),
+        "flights": each.count(),
+        "same_epoch": each.where("times > epochs").count(),
+        "again": [row.asDict() for row in rows.collect()],
+    }
+
+
+def main(address: str) -> None:
+    """Do what the lines of the standard input say."""
+    spark = session()
+    try:
+        print("ready", flush=True)
+        query: StreamingQuery | None = None
+        for line in sys.stdin:
+            if line.strip() == "go":
+                query = start(spark, address)
+            elif query is not None:
+                query.stop()
+                print(json.dumps(summary(spark)), flush=True)
+                break
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
