@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -15,7 +17,7 @@ from tests.spark.stream_engine import Checkpoint, Engine, Row
 import headgate
 from headgate.admin import Admin, ToOffset, TopicPartition
 from headgate.client.errors import PartlyRefused, RequestRefused
-from headgate.client.membership import MemberSettings, Membership
+from headgate.client.membership import MemberSettings, Membership, remove_member
 from headgate.domain.ids import GroupId, TopicName
 from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
@@ -45,7 +47,7 @@ def admin(broker: headgate.Broker) -> Iterator[Admin]:
 @pytest.fixture
 def topic(broker: headgate.Broker, request: pytest.FixtureRequest) -> str:
     """The name of a topic of two partitions with ten records each; its group has the same name."""
-    name = request.node.name
+    name = re.sub("[^a-z_]", "", request.node.name.lower())
     create(broker, name)
     produce(broker, name, 0, 10)
     produce(broker, name, 1, 10)
@@ -193,6 +195,58 @@ def test_a_stream_that_did_not_leave_is_replaced_by_the_next_of_its_checkpoint(
     assert places(new.trigger(), 0) == [10]
     with pytest.raises((RequestRefused, PartlyRefused)):
         until(old, lambda _: False)
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_stream_that_is_killed_in_a_commit(
+    start: Start, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    """Whether the request arrives or not, the next start repeats nothing and commits what is finished."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint, maxOffsetsPerTrigger="4")
+    first.trigger()
+    commit = Membership.commit
+
+    def dies(self: Membership, *arguments: Any) -> None:
+        if arrives:
+            commit(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Membership, "commit", dies)
+        first.trigger()
+    assert committed(admin, topic) == ([2, 2] if arrives else [0, 0])
+    second = start(checkpoint, maxOffsetsPerTrigger="4")
+    assert places(second.trigger(), 0) == [2, 3]
+    assert committed(admin, topic) == [2, 2]
+
+
+def test_a_late_commit_never_overwrites_a_reset(
+    start: Start, admin: Admin, broker: headgate.Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that was cut off is refused by the coordinator until it has seen the reset."""
+    engine = start(Checkpoint())
+    engine.trigger()
+    where = TopicPartition(TopicName(topic), 0)
+    commit = Membership.commit
+    made: list[Any] = []
+
+    def late(self: Membership, offsets: Any, epoch: int) -> None:
+        if not made:
+            made.append(offsets)
+            old = self.view()
+            remove_member(admin.cluster, GroupId(topic), self.member_id, self.settings.instance_id)
+            admin.alter_offsets(topic, {where: 3})
+            deadline = time.monotonic() + 10
+            while self.view().lost == old.lost or not self.view().assigned:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        commit(self, offsets, epoch)
+
+    monkeypatch.setattr(Membership, "commit", late)
+    assert places(engine.trigger(), 0) == [3, 4, 5, 6, 7, 8, 9]
+    assert made
+    assert committed(admin, topic)[0] == 3
 
 
 def test_another_member_is_a_reason_not_to_start(start: Start, broker: headgate.Broker, topic: str) -> None:
