@@ -33,7 +33,7 @@ class Lake:
     def __init__(self, broker: DemoBroker) -> None:
         self._address = broker.address
         self._process = children.start([sys.executable, "-m", "demo.lake", broker.address], _LOG)
-        self._watchdog = threading.Timer(2 * _WITHIN_S, children.kill, [self._process])
+        self._watchdog = threading.Timer(3 * _WITHIN_S, children.kill, [self._process])
         self._watchdog.daemon = True
         self._watchdog.start()
 

@@ -14,7 +14,7 @@ BOARDING = "boarding"
 LAKE = "lake"
 """The group that is a Spark stream."""
 
-FLIGHTS_PER_BATCH = 30_000
+FLIGHTS_PER_BATCH = 40_000
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 """The members of the group, each with another client library."""
