@@ -10,6 +10,7 @@ from headgate import __version__
 from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.fleet import fleet
 from headgate.cli.log import log
+from headgate.cli.report import report
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
 from headgate.cli.spark import spark
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(settings)
 app.add_typer(log)
+spark.command(no_args_is_help=True)(report)
 app.add_typer(spark)
 app.add_typer(fleet)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)

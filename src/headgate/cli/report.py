@@ -1,0 +1,63 @@
+"""`headgate spark report`: one HTML page on all groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headgate.cli.consumer_groups.printing import say
+from headgate.cli.spark import session
+
+
+def report(
+    source: Annotated[str, typer.Argument(help="A data directory, or HOST:PORT[,HOST:PORT...].")],
+    target: Annotated[Path, typer.Argument(help="The HTML file to write.")],
+    lag: Annotated[bool, typer.Option(help="Lag over time, which reads the topics' timestamps.")] = True,
+    retention_minutes: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1),
+    ] = None,
+    master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
+) -> None:
+    """Write a page on all groups: findings, lag, commits, rebalances, members, expiries to come.
+
+    The page is one file without scripts, which any browser shows, also offline.
+    """
+    try:
+        from headgate.client.errors import ClientError
+        from headgate.fleet import AuditFailed
+        from headgate.fleet.report import gather, page
+        from headgate.spark.options import OptionError
+        from headgate.spark.plan import MissingData
+    except ModuleNotFoundError as problem:
+        raise _failed(f"{problem}: pip install 'headgate[spark]'") from problem
+    if not target.absolute().parent.is_dir():
+        raise _failed(f"{target}: there is no folder {target.absolute().parent}")
+    try:
+        with Console(stderr=True).status("starting Spark") as status:
+            spark = session(master, "headgate spark report")
+            spark.sparkContext.setLogLevel(
+                "ERROR"
+            )  # its warnings of plans are not for the reader of a report
+            found = gather(
+                spark,
+                source,
+                with_lag=lag,
+                retention_minutes=retention_minutes,
+                on_step=status.update,
+            )
+        temporary = target.with_name(target.name + ".tmp")
+        temporary.write_text(page(found), encoding="utf-8")
+        temporary.replace(target)
+    except (AuditFailed, ClientError, MissingData, OptionError, OSError) as problem:
+        raise _failed(str(problem)) from problem
+    marked = sum(1 for each in found.audited if each.findings)
+    say(f"wrote {target}: {len(found.audited)} groups, {marked} of them with findings")
+
+
+def _failed(message: str) -> typer.Exit:
+    say(message)
+    return typer.Exit(1)

@@ -1,0 +1,165 @@
+"""Collect what the report shows, by Spark: the driver gets some numbers for each interval and group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis
+from headgate.fleet.audit import Audited, Source, audit, look_at, run_on_spark
+from headgate.fleet.report.series import (
+    NOTHING,
+    OTHERS,
+    SECOND_MS,
+    Series,
+    counted,
+    filled,
+    interval_for,
+    series_of,
+)
+from headgate.fleet.rules import Rules
+from headgate.spark.directory import topics_in
+from headgate.spark.group_transforms import rebalances
+from headgate.spark.readers import group_events, offset_commits, records
+from headgate.spark.transforms import commits_per_interval, end_offsets_over_time, lag_over_time
+
+SHOWN = 7
+"""Number of groups with a line of their own; the others are one line."""
+
+OnStep = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the page shows. Times are in ms."""
+
+    source: str
+    made_at: Millis
+    first_at: Millis | None
+    """The first commit in the log; None: there is none."""
+    last_at: Millis | None
+    interval_ms: int
+    """Length of the intervals of the charts over time."""
+    commit_count: int
+    audited: tuple[Audited, ...]
+    commits: tuple[Series, ...] = ()
+    """Commits of partitions in each interval, by group."""
+    lag: tuple[Series, ...] | None = None
+    """Lag at the end of each interval, by group; None: not asked for, or no topic could be read."""
+    rebalances: tuple[Series, ...] = ()
+    """Changes of members in each interval, by group."""
+    members: tuple[Series, ...] = ()
+    """Number of members after each change, by group."""
+    expiries: Series = NOTHING
+    """Number of groups whose first offset expires in each interval."""
+    expiry_interval_ms: int = SECOND_MS
+
+
+def gather(
+    spark: SparkSession,
+    source: str,
+    rules: Rules | None = None,
+    *,
+    with_lag: bool = True,
+    retention_minutes: int | None = None,
+    on_step: OnStep = lambda text: None,
+) -> Report:
+    """Read a cluster (HOST:PORT[,...]) or a data directory and return what the report shows.
+
+    The lag over time needs the timestamps of all records of the topics with commits: `with_lag=False` leaves
+    it out. Raises what `audit` raises, and PythonException for a log that Spark could not read.
+    """
+    on_step("auditing the groups")
+    known = look_at(source)
+    audited = tuple(audit(known, rules, retention_minutes=retention_minutes, run=run_on_spark(spark)))
+    expiries, expiry_interval_ms = counted(
+        each.facts.first_expiry_at for each in audited if each.facts.first_expiry_at is not None
+    )
+    on_step("reading the commits")
+    commits = offset_commits(spark, source).where(~F.col("is_tombstone")).cache()
+    try:
+        first, last, count = commits.select(
+            F.unix_millis(F.min("commit_timestamp")), F.unix_millis(F.max("commit_timestamp")), F.count("*")
+        ).first() or (None, None, 0)
+        report = Report(
+            source=source,
+            made_at=Millis(time.time_ns() // 1_000_000),
+            first_at=first,
+            last_at=last,
+            interval_ms=SECOND_MS if first is None or last is None else interval_for(first, last),
+            commit_count=count,
+            audited=audited,
+            expiries=expiries,
+            expiry_interval_ms=expiry_interval_ms,
+        )
+        if first is None:
+            return report
+        report = _with_rates(spark, report, commits, on_step)
+        if not with_lag:
+            return report
+        on_step("reading the timestamps of the topics")
+        return replace(report, lag=_lag(spark, known, report, commits))
+    finally:
+        commits.unpersist()
+
+
+def _with_rates(spark: SparkSession, report: Report, commits: DataFrame, on_step: OnStep) -> Report:
+    """Return the report with commits, rebalances and members over time."""
+    assert report.first_at is not None and report.last_at is not None
+    bounds = (report.interval_ms, report.first_at, report.last_at)
+    rates = commits.transform(commits_per_interval(_interval(report))).select(
+        "group_id", F.unix_millis("at").alias("at"), F.col("commits").alias("value")
+    )
+    on_step("reading the changes of members")
+    changes = group_events(spark, report.source).transform(rebalances()).where("at is not null").cache()
+    start = F.window("at", _interval(report))["start"]
+    counts = changes.select("group_id", F.unix_millis(start).alias("at"), F.lit(1).alias("value"))
+    sizes = changes.select("group_id", F.unix_millis("at").alias("at"), F.col("member_count").alias("value"))
+    members = _largest(sizes, F.count("*"), F.max)
+    return replace(
+        report,
+        commits=tuple(filled(each, *bounds) for each in _largest(rates, F.sum("value"))),
+        rebalances=tuple(_largest(counts, F.count("*"))),
+        members=tuple(each for each in members if each.name != OTHERS),
+    )
+
+
+def _interval(report: Report) -> str:
+    return f"{report.interval_ms // SECOND_MS} seconds"
+
+
+def _lag(spark: SparkSession, known: Source, report: Report, commits: DataFrame) -> tuple[Series, ...] | None:
+    wanted = {row["topic"] for row in commits.select("topic").distinct().collect()}
+    topics = sorted(wanted & _topics_of(known))
+    if not topics:
+        return None
+    read = records(spark, report.source, ",".join(topics), columns="topic,partition,offset,timestamp")
+    ends = read.transform(end_offsets_over_time(_interval(report)))
+    lags = commits.where(F.col("topic").isin(topics)).transform(lag_over_time(ends, _interval(report)))
+    by_group = lags.where("lag is not null").groupBy("group_id", "at").agg(F.sum("lag").alias("value"))
+    in_ms = by_group.select("group_id", F.unix_millis("at").alias("at"), "value")
+    return tuple(_largest(in_ms, F.max("value")))
+
+
+def _topics_of(known: Source) -> set[str]:
+    if known.ends is not None:
+        return {where.topic for where in known.ends}
+    assert known.options.path is not None
+    return set(topics_in(known.options.path)) - {GROUP_OFFSETS_TOPIC}
+
+
+def _largest(rows: DataFrame, rank: Column, together: Callable[[str], Column] = F.sum) -> Sequence[Series]:
+    """Return rows of group_id, at and value as series: the groups of highest rank, and all others as one."""
+    rows = rows.cache()
+    try:
+        ranked = rows.groupBy("group_id").agg(rank.alias("rank")).orderBy(F.desc("rank"), "group_id")
+        names = [row["group_id"] for row in ranked.limit(SHOWN).collect()]
+        named = F.when(F.col("group_id").isin(names), F.col("group_id")).otherwise(F.lit(OTHERS))
+        found = rows.groupBy(named.alias("name"), "at").agg(together("value").alias("value")).collect()
+    finally:
+        rows.unpersist()
+    return series_of(((row["name"], row["at"], row["value"]) for row in found), [*names, OTHERS])

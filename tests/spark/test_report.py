@@ -1,0 +1,181 @@
+"""`headgate spark report`: the page on all groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.consumers import reading
+from typer.testing import CliRunner
+
+from headgate.broker import Broker, run
+from headgate.cli import app
+from headgate.domain.ids import Millis
+from headgate.fleet.report import Report, gather, page
+from headgate.fleet.report.charts import Colours, bars, lines, short
+from headgate.fleet.report.series import NOTHING, Series, counted, filled, interval_for, series_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = 1_700_000_000_000
+ODD = "<i>odd</i> & \u00e9"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A server with a topic of 30 records, two groups that only commit, and one whose member has left."""
+    with run({"offsets.topic.num.partitions": "2"}, data_dir=tmp_path_factory.mktemp("data")) as started:
+        address: dict[str, Any] = {"bootstrap.servers": started.bootstrap_servers}
+        admin = AdminClient(address)
+        admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(timeout=30)
+        producer = Producer(address)
+        for _ in range(30):
+            producer.produce("flights", b"x")
+        assert producer.flush(20) == 0
+        for group, offsets in ((ODD, (4, 10)), ("back", (20, 5))):
+            consumer = Consumer({**address, "group.id": group})
+            for offset in offsets:
+                consumer.commit(offsets=[TopicPartition("flights", 0, offset)], asynchronous=False)
+            consumer.close()
+        with reading(
+            started.bootstrap_servers, "members", "flights", {"group.protocol": "consumer"}
+        ) as member:
+            member.commit(offsets=[TopicPartition("flights", 0, 30)], asynchronous=False)
+        del admin, producer
+        yield started
+
+
+class _Page(HTMLParser):
+    """The words of a page, its tags, and what it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value for name, value in attrs if name in ("src", "href") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data.strip())
+
+
+def test_the_page_has_the_groups_their_findings_and_their_charts(spark: SparkSession, broker: Broker) -> None:
+    steps: list[str] = []
+    report = gather(spark, broker.bootstrap_servers, on_step=steps.append)
+    assert report.commit_count == 5
+    assert {each.name: each.points[-1][1] for each in report.lag or ()} == {ODD: 20, "back": 25, "members": 0}
+    assert {each.name: sum(value or 0 for _, value in each.points) for each in report.commits} == {
+        ODD: 2,
+        "back": 2,
+        "members": 1,
+    }
+    assert [(each.name, [size for _, size in each.points]) for each in report.members] == [
+        ("members", [1, 0])
+    ]
+    text = page(report)
+    read = _Page(text)
+    assert read.tags.count("svg") == 5 and "script" not in read.tags and not read.loads
+    assert ODD in read.words and "<i>" not in text
+    assert "backwards" in read.words
+    assert steps[0] == "auditing the groups" and len(steps) == 4
+
+
+def test_a_data_directory_has_a_report_too_with_the_command(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    target = tmp_path / "report.html"
+    result = CliRunner().invoke(app, ["spark", "report", str(broker.data_dir), str(target), "--no-lag"])
+    assert result.exit_code == 0, result.stderr
+    assert "3 groups, 1 of them with findings" in result.stderr
+    read = _Page(target.read_text())
+    assert "unknown" in read.words and read.tags.count("svg") == 4
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("nowhere", "report.html", "there is no data directory"),
+        ("127.0.0.1:1", "report.html", "127.0.0.1:1"),
+        ("nowhere", "no/such/folder/report.html", "there is no folder"),
+    ],
+)
+def test_mistakes(spark: SparkSession, tmp_path: Path, source: str, target: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["spark", "report", source, str(tmp_path / target)])
+    assert result.exit_code == 1
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_page_without_any_group() -> None:
+    report = Report(
+        source="x",
+        made_at=Millis(NOW),
+        first_at=None,
+        last_at=None,
+        interval_ms=1000,
+        commit_count=0,
+        audited=(),
+    )
+    read = _Page(page(report))
+    assert "Nothing remarkable." in read.words and "svg" not in read.tags
+
+
+@pytest.mark.parametrize(
+    ("span_s", "interval_s"),
+    [(0, 1), (120, 1), (121, 5), (3600, 60), (7 * 86_400, 6 * 3600), (2**62 // 1000, None)],
+)
+def test_intervals_divide_any_time_into_few(span_s: int, interval_s: int | None) -> None:
+    interval = interval_for(NOW, NOW + span_s * 1000)
+    assert interval_s is None or interval == interval_s * 1000
+    assert span_s * 1000 // interval <= 120
+
+
+def test_series_are_sorted_and_filled() -> None:
+    a, others = series_of([("a", 3000, 2), ("others", 1000, 7), ("a", 1000, 1)], ["a", "b", "others"])
+    assert a.points == ((1000, 1), (3000, 2))
+    assert others.points == ((1000, 7),)
+    assert filled(a, 1000, 1500, 3999).points == ((1000, 1), (2000, 0), (3000, 2))
+    assert counted([5000, 1000, 1200]) == (
+        Series("", ((1000, 2), (2000, 0), (3000, 0), (4000, 0), (5000, 1))),
+        1000,
+    )
+    assert counted([]) == (NOTHING, 1000)
+
+
+def test_a_name_keeps_its_colour() -> None:
+    colours = Colours()
+    first, second = (
+        [Series(name, ()) for name in names] for names in (("a", "b", "others"), ("c", "b", "d"))
+    )
+    assert colours.of(first) == [0, 1, 7]
+    assert colours.of(second) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("highest", [0, 1, 3, 7, 30, 999, 2**62])
+def test_the_grid_has_few_lines_and_room_for_every_value(highest: int) -> None:
+    picture = lines([Series("a", ((NOW, highest), (NOW + 1000, None), (NOW + 2000, 0)))], [0])
+    assert 2 <= picture.count('class="grid"') <= 6
+    ys = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", picture)]
+    assert len(ys) == 2 and all(0 <= y <= 240 for y in ys)
+
+
+def test_bars_stand_on_each_other() -> None:
+    at = ((NOW, 2),)
+    picture = bars([Series("a", at), Series("b", at)], [0, 1], 1000)
+    (first, second) = re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', picture)
+    assert float(second[0]) + float(second[1]) == pytest.approx(float(first[0]))
+
+
+def test_short_numbers() -> None:
+    assert [short(value) for value in (0, 12, 1500, 20_000_000, 3e9)] == ["0", "12", "1.5k", "20M", "3G"]
