@@ -16,6 +16,7 @@ from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.java import JAVA_MEASURES, JavaMeasure
 from bench.kafka.broker import KafkaUnavailable
 from bench.load import IN_TURN, OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
+from bench.pauses import PAUSE_MEASURES, PauseMeasure
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic, wait_until_at_rest
 
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
@@ -178,7 +179,7 @@ def _of_many_groups() -> tuple[OffsetMeasure, ...]:
     )
 
 
-Measure = OffsetMeasure | DataMeasure | JavaMeasure | AssignMeasure | CrowdMeasure
+Measure = OffsetMeasure | DataMeasure | JavaMeasure | AssignMeasure | CrowdMeasure | PauseMeasure
 
 MEASURES: tuple[Measure, ...] = (
     _commit("commit", "commits, 16 connections, window 1"),
@@ -202,4 +203,5 @@ MEASURES: tuple[Measure, ...] = (
     AssignMeasure("assign-uniform-join", "uniform: one member more among 1,000", "uniform", joins=True),
     AssignMeasure("assign-range", "range: 1,000 new members, 10,000 partitions", "range", joins=False),
     *CROWD_MEASURES,
+    *PAUSE_MEASURES,
 )
