@@ -53,7 +53,8 @@ class AssignablePartitions:
         return self.count - len(self.withheld)
 
     def __iter__(self) -> Iterator[int]:
-        return (partition for partition in range(self.count) if partition not in self.withheld)
+        # The difference of two sets is several times faster than a look at each partition.
+        return iter(sorted(frozenset(range(self.count)) - self.withheld))
 
     def __contains__(self, partition: object) -> bool:
         return partition in range(self.count) and partition not in self.withheld

@@ -189,23 +189,22 @@ def _claim(classes: list[_Class], topics: _Topics) -> dict[TopicId, list[int]]:
     already.
     """
     # Withheld partitions count as owned, by no member.
-    owned: dict[TopicId, dict[int, None]] = {
-        topic: dict.fromkeys(partitions.withheld) for topic, partitions in topics.items()
-    }
+    owned: dict[TopicId, set[int]] = {topic: set(partitions.withheld) for topic, partitions in topics.items()}
     places = sorted((member_id, one, n) for one in classes for n, member_id in enumerate(one.members))
     for _member_id, one, n in places:
         held: dict[TopicId, Partitions] = {}
         for topic, partitions in one.held[n].items():
             if topic in one.topics:
                 taken, count = owned[topic], topics[topic].count
-                kept = tuple(p for p in partitions if p < count and p not in taken)
-                taken |= dict.fromkeys(kept)
+                left = set(partitions) - taken
+                kept = tuple(sorted(p for p in left if p < count))
+                taken.update(kept)
                 if kept:
                     held[topic] = kept
         if held != one.held[n]:
             one.held[n] = held
         one.sizes[n] = sum(map(len, held.values()))
-    return {topic: list(taken) for topic, taken in owned.items()}
+    return {topic: sorted(taken) for topic, taken in owned.items()}
 
 
 def _share_out(classes: list[_Class], free: _Free) -> None:
