@@ -10,7 +10,7 @@ import pytest
 
 from headgate.broker import Broker, run
 from headgate.client.cluster import Cluster
-from headgate.client.errors import PartlyRefused, RequestRefused, RequestTimedOut
+from headgate.client.errors import ClientError, PartlyRefused, RequestRefused, RequestTimedOut
 from headgate.client.groups import describe_groups
 from headgate.client.membership import (
     JOIN_EPOCH,
@@ -180,6 +180,48 @@ def test_nothing_is_assigned_without_a_topic(broker: Broker) -> None:
         pytest.raises(RequestTimedOut, match="nothing"),
     ):
         member.wait_for_assignment(0.3)
+
+
+def test_partitions_of_a_topic_that_never_had_a_name_are_released(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was deleted before the member asked for its name: no view shows them, so no caller releases them."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Cluster, "topic_names", lambda cluster, topic_ids: {})
+        first = join()
+        until(first, lambda view: len(first._state.assigned) == 4)
+        assert first.view().assigned == frozenset()
+        second = join()
+        until(first, lambda view: len(first._state.owned) == 2)
+    assert len(second.wait_for_assignment(5).assigned) == 2
+
+
+def test_a_member_whose_heartbeats_end_says_so(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ends them: its partitions will be another member's."""
+    member = join()
+    member.wait_for_assignment(5)
+
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(member, "_beat", fail)
+    with pytest.raises(ClientError, match="heartbeats ended: RuntimeError") as ended:
+        until(member, lambda view: False)
+    assert isinstance(ended.value.__cause__, RuntimeError)
+
+
+def test_a_member_leaves_also_if_its_last_join_had_no_response(join: Join, broker: Broker) -> None:
+    """Then it does not know its epoch, and the coordinator may have let it in."""
+    member = join()
+    member.wait_for_assignment(5)
+    with member._changed:
+        member._state.epoch = JOIN_EPOCH
+        member._interval_s = 60
+    member.leave()
+    with Cluster(broker.bootstrap_servers) as cluster:
+        (group,) = describe_groups(cluster, [member.settings.group_id]).values()
+    assert group is not None
+    assert not group.members
 
 
 # --- the state without a server ---

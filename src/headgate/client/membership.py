@@ -285,17 +285,28 @@ class Membership:
     # --- in the thread of heartbeats ---
 
     def _keep_alive(self) -> None:
-        while self._wait():
-            try:
-                self._beat()
-            except ClientError as error:
-                if not is_passing(error) and not isinstance(error, (ConnectionFailed, RequestTimedOut)):
-                    self._end(error)
-                    return
-                self._heartbeats.forget()
+        try:
+            while self._wait():
+                self._try_beat()
+                if self._state.has_failed:
+                    self._pause()
+        except ClientError as error:
+            self._end(error)
+        except Exception as fault:  # the caller must not go on with partitions that others will have
+            ended = ClientError(f"group {self.settings.group_id}: heartbeats ended: {fault!r}")
+            ended.__cause__ = fault
+            self._end(ended)
+
+    def _try_beat(self) -> None:
+        """Send a heartbeat. Raises the errors after which the membership ends."""
+        try:
+            self._beat()
+        except ClientError as error:
+            if not is_passing(error) and not isinstance(error, (ConnectionFailed, RequestTimedOut)):
+                raise
+            self._heartbeats.forget()
+            with self._changed:
                 self._state.answer_lost()
-            if self._state.has_failed:
-                self._pause()
 
     def _pause(self) -> None:
         """Wait before sending a heartbeat again after it failed or was refused."""
@@ -327,8 +338,11 @@ class Membership:
             self._changed.notify_all()
 
     def _release_revoked(self) -> None:
-        if self._releases_at_once:
-            self._state.release(self._state.owned)
+        owned = self._state.owned
+        if not self._releases_at_once:
+            # Only of topics that were deleted before their names were learned: no caller sees these.
+            owned = frozenset(each for each in owned if each[0] not in self._names)
+        self._state.release(owned)
 
     def _learn_names(self, topic_ids: set[TopicId]) -> None:
         unknown = topic_ids - self._names.keys()
@@ -361,7 +375,7 @@ class Membership:
         )
 
     def _send_leave(self, message: ConsumerGroupHeartbeatRequest) -> None:
-        if self._error is not None or self._state.epoch == JOIN_EPOCH:
+        if self._error is not None:
             return
         try:
             node = self._heartbeats.coordinator(self.settings.group_id)
