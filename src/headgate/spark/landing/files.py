@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,16 @@ class Folder:
         with system.open_input_stream(path) as stream:
             content: bytes = stream.read()
         return content
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file or a folder of that name. Raises OSError."""
+        system, root = self._open()
+        return system.get_file_info(f"{root}/{name}").type is not fs.FileType.NotFound
+
+    def local_path(self) -> Path | None:
+        """Return the path of a folder of this machine's file system; None for another one."""
+        system, root = self._open()
+        return Path(root) if isinstance(system, fs.LocalFileSystem) else None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, replacing any other of its name. Raises OSError."""
@@ -100,19 +111,29 @@ class Folder:
             with system.open_output_stream(path) as stream:
                 stream.write(content)
             return
-        with system.open_output_stream(path + ASIDE_SUFFIX) as stream:
+        aside = f"{parent}/{_aside_name(path.rpartition('/')[2])}"
+        with system.open_output_stream(aside) as stream:
             stream.write(content)
-        system.move(path + ASIDE_SUFFIX, path)
+        system.move(aside, path)
+
+
+def _aside_name(name: str) -> str:
+    """Return a name that readers of tables skip, because of its dot, and that no other attempt uses."""
+    return f".{name}.{uuid.uuid4().hex}{ASIDE_SUFFIX}"
 
 
 def _put_durably(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ASIDE_SUFFIX)
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    aside = path.with_name(_aside_name(path.name))
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     # Sync the parents of new folders too: without their directory entries the file is lost in a crash.
     for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
         descriptor = os.open(folder, os.O_RDONLY)

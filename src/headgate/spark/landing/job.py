@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.spark.landing import tables as landed_tables
+from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import Bounds, coordinator_logs
 from headgate.spark.landing.progress import (
@@ -81,8 +82,15 @@ def land(
     chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
     options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC})
-    cluster_id, logs = coordinator_logs(options)
     folder = Folder(target)
+    with only_run(folder):
+        return _land(options, folder, run, chosen, is_sampling=is_sampling)
+
+
+def _land(
+    options: Options, folder: Folder, run: Run, chosen: tuple[str, ...] | None, *, is_sampling: bool
+) -> Landed:
+    cluster_id, logs = coordinator_logs(options)
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
@@ -172,6 +180,11 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[int, Gap
 
 def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) -> tuple[Range, ...]:
     """Return the next range of each partition: from its landed end on, without dividing a run of records."""
+    if gone := sorted(progress.partitions.keys() - logs.keys()):
+        raise LandingRefused(
+            f"{GROUP_OFFSETS_TOPIC}-{gone[0]} is gone, but was landed up to "
+            f"{progress.partitions[gone[0]].end}: records were lost, or it is another log; land it elsewhere"
+        )
     ranges = []
     for partition, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(partition)

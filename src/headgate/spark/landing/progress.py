@@ -133,7 +133,7 @@ def _joined(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
 def read_progress(target: Folder) -> Progress | None:
     """Return the progress of a target; None without one. Raises LandingRefused, OSError."""
     data = target.read(NAME)
-    return None if data is None else Progress.from_bytes(data)
+    return None if data is None else _parsed(target, data)
 
 
 def load_progress(
@@ -141,10 +141,16 @@ def load_progress(
 ) -> Progress:
     """Return the progress of a target, new if empty; its tables are `default` unless `tables` are given.
 
-    Raises LandingRefused for a target of another cluster or with other tables.
+    Raises LandingRefused for a target of another cluster or with other tables, and one whose progress is
+    damaged or gone.
     """
     progress = read_progress(target)
     if progress is None:
+        if there := [table for table in default if target.has(table)]:
+            raise LandingRefused(
+                f"{target.uri} has {', '.join(there)}, but no {NAME}: it is not known what was landed; "
+                "restore that file, or land elsewhere"
+            )
         return Progress(cluster_id, default if tables is None else tables)
     if progress.cluster_id != cluster_id:
         raise LandingRefused(
@@ -157,6 +163,17 @@ def load_progress(
             "land others elsewhere"
         )
     return progress
+
+
+def _parsed(target: Folder, data: bytes) -> Progress:
+    try:
+        return Progress.from_bytes(data)
+    except LandingRefused:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise LandingRefused(
+            f"{target.uri}/{NAME} is damaged ({problem!r}); restore it, or land elsewhere"
+        ) from problem
 
 
 def save_progress(target: Folder, progress: Progress) -> None:

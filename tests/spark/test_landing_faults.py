@@ -1,0 +1,109 @@
+"""Landings that meet another run, a damaged target or a damaged log: refused, not repeated or in silence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.test_landing import TOPIC, Broker, broker, check, commit
+
+from headgate.spark.landing import LandingFailed, LandingRefused, land, run_here
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.progress import NAME
+
+__all__ = ["broker"]
+
+
+def visible(target: Path) -> list[str]:
+    """The files that Spark and Arrow read as parts of tables: names with a dot or underscore are skipped."""
+    return [
+        file.name
+        for file in target.rglob("*")
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(target).parts)
+    ]
+
+
+def test_a_second_run_at_the_same_time_is_refused(broker: Broker, tmp_path: Path) -> None:
+    """Otherwise both plan ranges of the same records, and one forgets what the other landed."""
+    target = tmp_path / "tables"
+
+    def run(tasks: Sequence[Any]) -> list[Any]:
+        broker.append(0, [commit(50)])
+        with pytest.raises(LandingRefused, match="another run lands into"):
+            land(str(broker.directory), str(target))
+        return run_here(tasks)
+
+    land(str(broker.directory), str(target), run)
+    broker.append(0, [commit(51)])
+    land(str(broker.directory), f"file://{target}")
+    check(broker, target)
+
+
+def test_readers_do_not_see_a_file_that_is_not_complete(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed while it writes leaves a file that Spark skips."""
+    target, replace = tmp_path / "tables", Path.replace
+
+    def killed(path: Path, other: Path) -> Path:
+        if other.name.endswith(".parquet"):
+            raise OSError("killed")
+        return replace(path, other)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(LandingFailed):
+            land(str(broker.directory), str(target))
+    assert visible(target) == []
+    land(str(broker.directory), str(target))
+    check(broker, target)
+
+
+def test_two_attempts_at_one_file_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may repeat a task whose first attempt still runs."""
+    folder, sync, is_first = Folder(str(tmp_path)), os.fsync, [True]
+
+    def sync_after_the_other(file: int) -> None:
+        if is_first:
+            is_first.clear()
+            folder.write("t/p/d/f.parquet", b"content")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", sync_after_the_other)
+    folder.write("t/p/d/f.parquet", b"content")
+    assert folder.read("t/p/d/f.parquet") == b"content"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}'])
+def test_a_damaged_progress_is_refused(broker: Broker, tmp_path: Path, content: bytes) -> None:
+    """Without it nobody knows what was landed."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    (target / NAME).write_bytes(content)
+    with pytest.raises(LandingRefused, match=r"progress\.json is damaged"):
+        land(str(broker.directory), str(target))
+
+
+def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path: Path) -> None:
+    """Their rows would be there twice."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    (target / NAME).unlink()
+    broker.append(0, [commit(50)])
+    with pytest.raises(LandingRefused, match=r"offset_commits.*but no _headgate/progress\.json"):
+        land(str(broker.directory), str(target))
+
+
+def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> None:
+    """Its records were lost, or this is another log."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    shutil.rmtree(broker.directory / f"{TOPIC}-1")
+    with pytest.raises(LandingRefused, match=f"{TOPIC}-1 is gone, but was landed up to 2"):
+        land(str(broker.directory), str(target))
