@@ -92,9 +92,9 @@ def test_current_records_can_be_written_again() -> None:
         GroupTombstone(GroupId("nobody")),
     ]
     for record in (*written, *never, GroupTombstone(GroupId("stable")), GroupTombstone(GroupId("simple"))):
-        standing = h.shard.standing(record)
+        standing = h.shard.current_record(record)
         if standing is not None:
             assert encode(standing)[0] == encode(record)[0]
             h.shard.apply(standing, 0)
     assert durable_state(h.shard) == before
-    assert h.shard.standing(UnknownRecord(2000, b"\x07\xd0", b"")) is None
+    assert h.shard.current_record(UnknownRecord(2000, b"\x07\xd0", b"")) is None

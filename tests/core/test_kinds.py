@@ -203,7 +203,7 @@ def test_it_is_listed_counted_and_described(life: Life) -> None:
     assert count_by_state(life.shard) == {"Busy": 1, "Empty": 1}
     assert life.ask(DescribeQueue(Q)) == Queue(Q, 2, START)
     tombstone: Any = QueueTombstone(Q)
-    standing: Any = life.shard.standing(tombstone)
+    standing: Any = life.shard.current_record(tombstone)
     assert standing == Queue(Q, 2, START)
 
 

@@ -96,7 +96,7 @@ async def _observe(path: Path, seen: Seen) -> None:
 
 
 def _committed(shard: Any, index: int) -> list[int]:
-    standing = [shard.standing(commit_of(index, number)) for number in range(10)]
+    standing = [shard.current_record(commit_of(index, number)) for number in range(10)]
     return [one.offset if one is not None else -1 for one in standing]
 
 

@@ -81,7 +81,7 @@ class Counter:
         assert record.offset == position + 1
         self.count = record.offset
 
-    def standing(self, record: Record) -> Record | None:
+    def current_record(self, record: Record) -> Record | None:
         return None
 
     def loaded(self, now: Millis) -> None:

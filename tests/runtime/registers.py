@@ -124,7 +124,7 @@ class Registers:
     def _position_of(self, key: str) -> int:
         return self.stored[key].position if key in self.stored else -1
 
-    def standing(self, record: Value) -> Value:
+    def current_record(self, record: Value) -> Value:
         return Value(record.key, self.values().get(record.key))
 
     def values(self) -> dict[str, int]:

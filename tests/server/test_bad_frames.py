@@ -41,7 +41,7 @@ def commit_of_group(group_id: str) -> bytes:
     ("name", "sent"),
     [
         ("an unknown API key", struct.pack(">i", 10) + header(999, 0)),
-        ("a version that is not spoken", struct.pack(">i", 10) + header(3, 99)),
+        ("an unsupported version", struct.pack(">i", 10) + header(3, 99)),
         ("a frame of no bytes", struct.pack(">i", 0)),
         ("a frame of negative length", struct.pack(">i", -5)),
         ("a frame larger than allowed", struct.pack(">i", 2_000_000_000)),

@@ -16,11 +16,11 @@ from headgate.core.classic.group import ClassicGroup
 from headgate.core.consumer import admission, reconcile
 from headgate.core.consumer import offsets as consumer_offsets
 from headgate.core.consumer import removal as removal_of_members
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.patterns import PatternMatching
 from headgate.core.consumer.reconcile import union as reconcile_union
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects
 from headgate.core.migration import classic_members, migration
 from headgate.core.offsets import expiry, removal
@@ -58,7 +58,7 @@ def parts_of_a_commit_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_commits_stay_the_last_of_their_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ShardRuntime, "_commit_standing_values", lambda runtime: None)
+    patch.setattr(ShardRuntime, "_commit_current_values", lambda runtime: None)
 
 
 def failed_syncs_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def offsets_never_expire(patch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_begin_anew_only_at_a_crash(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headgate.core.classic.turn.Turn.start_session", lambda turn, group, member: None)
+    patch.setattr("headgate.core.classic.context.Turn.start_session", lambda turn, group, member: None)
 
 
 def a_wide_commit_misses_its_last_partition(patch: pytest.MonkeyPatch) -> None:
@@ -310,11 +310,11 @@ def a_static_member_comes_back_in_its_old_epochs(patch: pytest.MonkeyPatch) -> N
 
 
 def silent_members_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerTurn, "start_session", lambda *given: None)
+    patch.setattr(ConsumerContext, "start_session", lambda *given: None)
 
 
 def members_may_keep_what_they_are_to_let_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerTurn, "wait_for_revocation", lambda *given: None)
+    patch.setattr(ConsumerContext, "wait_for_revocation", lambda *given: None)
 
 
 def sessions_of_a_group_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Request
 
-from headgate.core.offsets.commands import Place
+from headgate.core.offsets.commands import CommitIndex
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -57,7 +57,7 @@ class Effect:
     """Offsets that the group must have for the effect; `NOTHING_COMMITTED`: none."""
     is_conditional: bool = False
     """It takes effect as a whole or not at all."""
-    too_large: frozenset[Place] = frozenset()
+    too_large: frozenset[CommitIndex] = frozenset()
     """Positions of partitions whose metadata is too long."""
     may_be_refused: bool = False
     """The group may have had members, which decide: only a reply tells."""

@@ -15,8 +15,8 @@ from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
 from headgate.admin.restore import (
     LOOKED_BACK,
+    ChosenPartitions,
     OffsetAsOf,
-    Places,
     PlannedRestore,
     PlannedUndo,
     as_of,
@@ -186,7 +186,7 @@ class Admin:
     def offset_history(
         self,
         group_id: str,
-        partitions: Places = None,
+        partitions: ChosenPartitions = None,
         *,
         since: Millis | None = None,
         until: Millis | None = None,
@@ -200,12 +200,14 @@ class Admin:
         scope = scope_of(partitions)
         return history.list_changes(self.cluster, GroupId(group_id), scope, since, until, limit)
 
-    def offsets_as_of(self, group_id: str, time: Millis, partitions: Places = None) -> list[OffsetAsOf]:
+    def offsets_as_of(
+        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+    ) -> list[OffsetAsOf]:
         """Return a group's offsets at `time` (ms), as far as they are known. Raises the same."""
         scope = scope_of(partitions)
         return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, time))
 
-    def plan_undo(self, group_id: str, partitions: Places = None) -> PlannedUndo:
+    def plan_undo(self, group_id: str, partitions: ChosenPartitions = None) -> PlannedUndo:
         """Plan the undo of the group's last change in these partitions, without changes.
 
         The last change is the newest commit or removal, with all partitions that the same request changed (or
@@ -222,7 +224,7 @@ class Admin:
         newest = history.list_changes(self.cluster, group, changed, None, None, LOOKED_BACK)
         return replace(planned, took_back=taken_back(planned, newest))
 
-    def undo(self, group_id: str, partitions: Places = None, *, redo: bool = False) -> PlannedUndo:
+    def undo(self, group_id: str, partitions: ChosenPartitions = None, *, redo: bool = False) -> PlannedUndo:
         """Undo the last change and return the plan.
 
         Raises what `plan_undo` raises; `AlreadyUndone` if the last change was itself an undo, unless `redo`
@@ -235,7 +237,9 @@ class Admin:
         self.execute_restore(group_id, planned.partitions)
         return planned
 
-    def plan_restore(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
+    def plan_restore(
+        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+    ) -> list[PlannedRestore]:
         """Plan the restore of the offsets at `time` (ms), without changes.
 
         Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
@@ -249,7 +253,9 @@ class Admin:
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
         return plan_restore(GroupId(group_id), time, past, there)
 
-    def restore_offsets(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
+    def restore_offsets(
+        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+    ) -> list[PlannedRestore]:
         """Plan a restore, execute it and return the plan. Raises what these two methods raise."""
         planned = self.plan_restore(group_id, time, partitions)
         self.execute_restore(group_id, planned)
@@ -382,7 +388,7 @@ class Admin:
                 existing.add(TopicPartition(TopicName(topic.name), partition.partition_index))
         return self.cluster.list_offsets(dict.fromkeys(sorted(wanted & existing), LATEST))
 
-    def _refuse_active(self, group_id: str, places: Places) -> None:
+    def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""
         group = self.describe_group(group_id)
         if group is None or not group.is_active:

@@ -56,11 +56,11 @@ class PlannedUndo:
     """If the last change was itself an undo, the time of the change that it undid, in ms; else None."""
 
 
-Places = Iterable[TopicPartition | str] | None
+ChosenPartitions = Iterable[TopicPartition | str] | None
 """Partitions, or names of topics with all their partitions. None: all partitions in the group's history."""
 
 
-def scope_of(places: Places) -> Scope:
+def scope_of(places: ChosenPartitions) -> Scope:
     """Return the partitions by topic. Raises TypeError for a single string, which belongs in a list."""
     if places is None:
         return None

@@ -18,7 +18,7 @@ from headgate.core.consumer.commands import (
     DescribeConsumerGroup,
     DescribedConsumerGroup,
     DescribedConsumerMember,
-    Refusal,
+    GroupRefusal,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
@@ -47,12 +47,12 @@ def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -
 
 
 def _group(
-    group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode
+    group_id: GroupId, result: DescribedConsumerGroup | GroupRefusal | ErrorCode
 ) -> RequestSteps[wire.DescribedGroup]:
     match result:
         case ErrorCode():
             return wire.DescribedGroup(group_id=group_id, error_code=result)
-        case Refusal(error, message):
+        case GroupRefusal(error, message):
             return wire.DescribedGroup(group_id=group_id, error_code=error, error_message=message)
         case DescribedConsumerGroup():
             described = wire.DescribedGroup(

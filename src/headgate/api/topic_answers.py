@@ -81,7 +81,7 @@ def find_or_create(
     for new, result in zip(wanted, results, strict=True):
         if isinstance(result, Refusal):
             found[new.name] = result.error
-        elif node.topics.was_another(result):
+        elif node.topics.has_former_topic(result):
             found[new.name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             found[new.name] = result

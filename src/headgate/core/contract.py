@@ -88,7 +88,7 @@ class Shard(Protocol[CommandT, RecordT]):
         """
         ...
 
-    def standing(self, record: RecordT) -> RecordT | None:
+    def current_record(self, record: RecordT) -> RecordT | None:
         """Return a record that restores the current value of `record`'s key; None if no single record can."""
         ...
 

@@ -27,6 +27,7 @@ from headgate.core.classic.commands import (
     SyncGroup,
     SyncResult,
 )
+from headgate.core.classic.context import ClassicContext
 from headgate.core.classic.describe import describe
 from headgate.core.classic.group import ClassicGroup, positive_rebalance_timeout
 from headgate.core.classic.groups import ClassicGroups
@@ -35,7 +36,6 @@ from headgate.core.classic.membership import heartbeat, leave, on_session_deadli
 from headgate.core.classic.rebalance import joined as as_member
 from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
 from headgate.core.classic.sync import sync
-from headgate.core.classic.turn import Turn
 from headgate.core.consumer.dispatch import ConsumerDispatch
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
@@ -92,8 +92,8 @@ class MemberDispatch:
             DescribeGroup: self.describe,
         }
 
-    def _turn(self, now: Millis) -> Turn:
-        return self._classic_groups.turn(now)
+    def _turn(self, now: Millis) -> ClassicContext:
+        return self._classic_groups.context(now)
 
     # --- joining ---
 
@@ -101,8 +101,8 @@ class MemberDispatch:
         """Join or rejoin a group."""
         if command.group_id in self._groups.being_deleted:
             return answer(token, JoinResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        turn = self._turn(now)
-        error = invalid_join(command, turn.settings)
+        context = self._turn(now)
+        error = invalid_join(command, context.settings)
         if error:
             return answer(token, JoinResult(error=error, member_id=command.member_id))
         timeout_ms = positive_rebalance_timeout(command.rebalance_timeout_ms, command.session_timeout_ms)
@@ -111,7 +111,7 @@ class MemberDispatch:
         before = self._consumer_groups.find(command.group_id)
         if before is not None:
             if before.is_empty and not self._consumer_groups.paused.of(command.group_id):
-                return self._join_in_place_of(before, turn, command, token)
+                return self._join_in_place_of(before, context, command, token)
             return self._join_consumer_group(before, command, now, token)
         group_type = self._groups.type_of(command.group_id)
         is_new = group_type is None
@@ -120,13 +120,13 @@ class MemberDispatch:
         if is_new and command.member_id:
             return self._unknown_member(command, token)
         group = self._classic_groups.look(command.group_id) or ClassicGroup(
-            command.group_id, turn.system_time
+            command.group_id, context.system_time
         )
-        if _take_given_id(turn, command):
+        if _take_given_id(context, command):
             group.pending_joins[command.member_id] = None
-            turn.expect(group.group_id, command.member_id, command.session_timeout_ms)
+            context.expect(group.group_id, command.member_id, command.session_timeout_ms)
         nobody_yet = group.metadata() if is_new else None
-        effects = join(turn, group, command, token)
+        effects = join(context, group, command, token)
         self._classic_groups.settle(group)
         if nobody_yet is not None and not group.is_idle:
             return together(Effects((nobody_yet,)), effects)
@@ -136,7 +136,7 @@ class MemberDispatch:
         return answer(token, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=command.member_id))
 
     def _join_in_place_of(
-        self, before: ConsumerGroup, turn: Turn, command: JoinGroup, token: Token
+        self, before: ConsumerGroup, context: ClassicContext, command: JoinGroup, token: Token
     ) -> GroupEffects:
         """Replace an empty consumer group by a classic one for its first member.
 
@@ -144,20 +144,20 @@ class MemberDispatch:
         A client that only gets its id leaves it a consumer group. (Kafka converts it then already.)
         """
         since = before.empty_since
-        group = ClassicGroup(command.group_id, turn.system_time if since == NEVER else since)
+        group = ClassicGroup(command.group_id, context.system_time if since == NEVER else since)
         group.protocol_type = command.protocol_type
         nobody_yet = group.metadata()
         if command.member_id:
-            if not _take_given_id(turn, command):
+            if not _take_given_id(context, command):
                 return self._unknown_member(command, token)
             group.pending_joins[command.member_id] = None
-        effects = join(turn, group, command, token)
+        effects = join(context, group, command, token)
         if group.members:
             self._classic_groups.settle(group)
             return together(Effects((*group_tombstones(before), nobody_yet)), effects)
         for member_id in group.pending_joins:
-            turn.end_session(group, member_id)
-            _remember_given_id(turn, command, member_id)
+            context.end_session(group, member_id)
+            _remember_given_id(context, command, member_id)
         return effects
 
     def _join_consumer_group(
@@ -165,10 +165,10 @@ class MemberDispatch:
     ) -> GroupEffects:
         if not self._migration.policy.allows_mixed_groups:
             return answer(token, JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        turn = self._consumer_groups.turn(group.group_id, now)
+        context = self._consumer_groups.context(group.group_id, now)
         verified = self._consumer_groups.verified
         joined = classic_members.join(
-            turn,
+            context,
             group,
             command,
             is_verified=group.group_id in verified,
@@ -181,7 +181,7 @@ class MemberDispatch:
         members = [*joined.others(group), joined.member]
         if joined.was_of_the_new_protocol(group) and self._migration.may_downgrade(group.group_id, members):
             return self._join_downgraded(group, joined, command, now, token)
-        classic_members.start_waiting_for_sync(turn, joined)
+        classic_members.start_waiting_for_sync(context, joined)
         verified.add(group.group_id)
         return together(Effects(joined.records), answer(token, joined.result()))
 
@@ -194,18 +194,18 @@ class MemberDispatch:
         becomes the leader without assigning, so that a leader reacts to changes of topics. (In Kafka there is
         none.)
         """
-        turn = self._consumer_groups.turn(group.group_id, now)
+        context = self._consumer_groups.context(group.group_id, now)
         others = joined.others(group)
         member_id = joined.member.member_id
         if joined.leaves_settled(group):
             members = [*others, joined.member]
-            classic, effects = self._migration.downgrade(turn, group, members, leader=member_id)
+            classic, effects = self._migration.downgrade(context, group, members, leader=member_id)
             result = joined.result()
             if command.can_skip_assignment:
                 result = as_member(classic, classic.members[member_id], skip_assignment=True)
             return together(effects, answer(token, result))
         members = [*others, Member(joined.member.metadata, joined.admitted.member.current)]
-        classic, effects = self._migration.downgrade(turn, group, members, leader=None)
+        classic, effects = self._migration.downgrade(context, group, members, leader=None)
         rejoined = join(self._turn(now), classic, replace(command, member_id=member_id), token)
         self._classic_groups.settle(classic)
         return together(effects, rejoined)
@@ -216,8 +216,8 @@ class MemberDispatch:
         """Return the assignment."""
         consumer_group = self._consumer_groups.find(command.group_id)
         if consumer_group is not None:
-            turn = self._consumer_groups.turn(command.group_id, now)
-            return answer(token, classic_members.sync(turn, consumer_group, command))
+            context = self._consumer_groups.context(command.group_id, now)
+            return answer(token, classic_members.sync(context, consumer_group, command))
         error, group = self._live(command.group_id)
         if group is None:
             return answer(token, SyncResult(error=error))
@@ -236,9 +236,9 @@ class MemberDispatch:
     def _heartbeat(self, command: Heartbeat, now: Millis) -> ErrorCode:
         consumer_group = self._consumer_groups.find(command.group_id)
         if consumer_group is not None:
-            turn = self._consumer_groups.turn(command.group_id, now)
+            context = self._consumer_groups.context(command.group_id, now)
             is_verified = self._consumer_groups.verify(consumer_group)
-            return classic_members.heartbeat(turn, consumer_group, command, is_verified=is_verified)
+            return classic_members.heartbeat(context, consumer_group, command, is_verified=is_verified)
         error, group = self._live(command.group_id)
         if group is None:
             return error
@@ -263,14 +263,14 @@ class MemberDispatch:
         group = self._classic_groups.live.get(GroupId(timer.group_id))
         if group is None or timer.kind is TimerKind.MEMBER_ID:
             return NOTHING  # a given member id has no state besides its deadline
-        turn = self._turn(now)
+        context = self._turn(now)
         match timer.kind:
             case TimerKind.SESSION:
-                effects = on_session_deadline(turn, group, MemberId(timer.member_id))
+                effects = on_session_deadline(context, group, MemberId(timer.member_id))
             case TimerKind.JOIN:
-                effects = on_join_deadline(turn, group)
+                effects = on_join_deadline(context, group)
             case _:
-                effects = on_sync_deadline(turn, group)
+                effects = on_sync_deadline(context, group)
         self._classic_groups.settle(group)
         return effects
 
@@ -292,15 +292,15 @@ class MemberDispatch:
         return ErrorCode.UNKNOWN_MEMBER_ID, self._classic_groups.live.get(group_id)
 
 
-def _remember_given_id(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
+def _remember_given_id(context: ClassicContext, command: JoinGroup, member_id: MemberId) -> None:
     timer = Timer(TimerKind.MEMBER_ID, command.group_id, member_id)
-    turn.deadlines.set(timer, Millis(turn.now + command.session_timeout_ms))
+    context.deadlines.set(timer, Millis(context.now + command.session_timeout_ms))
 
 
-def _take_given_id(turn: Turn, command: JoinGroup) -> bool:
+def _take_given_id(context: ClassicContext, command: JoinGroup) -> bool:
     """Return whether a consumer group gave the client its id, and this is its first join with it."""
     timer = Timer(TimerKind.MEMBER_ID, command.group_id, command.member_id)
-    is_given = bool(command.member_id) and turn.deadlines.due_at(timer) is not None
+    is_given = bool(command.member_id) and context.deadlines.due_at(timer) is not None
     if is_given:
-        turn.deadlines.cancel(timer)
+        context.deadlines.cancel(timer)
     return is_given

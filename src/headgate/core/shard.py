@@ -176,7 +176,7 @@ class GroupShard:
         """Return the numbers of offsets and groups."""
         return {"offsets": len(self.offsets), "groups": self.offsets.group_count}
 
-    def standing(self, record: Change) -> Record | None:
+    def current_record(self, record: Change) -> Record | None:
         """Return a record that restores the current value of `record`'s key; None if no single record can.
 
         None for unknown types, and for a group without a record, whose tombstone would remove it. Columns are

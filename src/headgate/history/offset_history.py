@@ -288,7 +288,7 @@ class OffsetHistory:
             return TopicLife()
         if topic.offsets_from is not None:
             return TopicLife(topic.topic_id, topic.created_at, offsets_from=topic.offsets_from[index])
-        after = topic.created_at if self._topics.was_another(topic) else FIRST_TIME
+        after = topic.created_at if self._topics.has_former_topic(topic) else FIRST_TIME
         return TopicLife(topic.topic_id, topic.created_at, offsets_after=after)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from headgate.domain.ids import Millis
 from headgate.log.batch import Record, varint
-from headgate.log.builder import BatchBuilder, Rows
+from headgate.log.builder import BatchBuilder, ByteRows
 from headgate.log.compaction import Steps
 from headgate.log.log import Log
 from headgate.log.record_columns import Int64s, RecordColumns
@@ -101,7 +101,7 @@ class HistoryWriter:
             self._add_alike(octets, starts[first:end], int(sizes[first]), tails[first:end])
             first = end
 
-    def _add_each(self, data: bytes, starts: Int64s, sizes: Int64s, tails: Rows) -> None:
+    def _add_each(self, data: bytes, starts: Int64s, sizes: Int64s, tails: ByteRows) -> None:
         spans = zip(starts.tolist(), (starts + sizes).tolist(), tails, strict=True)
         records = [(data[start:end], _ORIGIN_HEAD + tail.tobytes()) for start, end, tail in spans]
         for first in range(0, len(records), _LAID_OUT_AT_ONCE):
@@ -109,7 +109,7 @@ class HistoryWriter:
             batch.add_laid_out(records[first : first + _LAID_OUT_AT_ONCE])
             self._close_full_batch(batch)
 
-    def _add_alike(self, octets: Rows, starts: Int64s, size: int, tails: Rows) -> None:
+    def _add_alike(self, octets: ByteRows, starts: Int64s, size: int, tails: ByteRows) -> None:
         bodies = octets[starts[:, None] + np.arange(size)]
         at_once = 1 + BATCH_BYTES // (size + _RECORD_OVERHEAD)
         for first in range(0, len(bodies), at_once):

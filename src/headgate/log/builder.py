@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headgate.log.batch import RecordHeader, assemble_batch, encode_record, varint
 
 Int64s = NDArray[np.int64]
-Rows = NDArray[np.uint8]
+ByteRows = NDArray[np.uint8]
 """One row per record: (records, bytes)."""
 
 
@@ -24,8 +24,8 @@ class RecordBlock(NamedTuple):
 
     places: Int64s
     """Index of each record in the batch; ascending."""
-    keys: Rows
-    values: Rows | None
+    keys: ByteRows
+    values: ByteRows | None
     """None for tombstones."""
 
     def between(self, first: int, end: int) -> RecordBlock:
@@ -138,7 +138,7 @@ class BatchBuilder:
             )
         self.size_bytes += total
 
-    def add_laid_out_rows(self, *columns: bytes | Rows) -> None:
+    def add_laid_out_rows(self, *columns: bytes | ByteRows) -> None:
         """Do the same for records of one length: columns, or bytes equal in all, from the key length on."""
         count = next(len(one) for one in columns if not isinstance(one, bytes))
         records = b"".join(block.tobytes() for block in _blocks(columns, count, self.record_count))
@@ -146,7 +146,7 @@ class BatchBuilder:
         self.record_count += count
         self.size_bytes += len(records)
 
-    def add_columns(self, keys: Rows, values: Rows, headers: Rows | None = None) -> None:
+    def add_columns(self, keys: ByteRows, values: ByteRows, headers: ByteRows | None = None) -> None:
         """Append a record for each row of `keys` and `values`; rows of `headers` begin with the header
         count.
         """
@@ -155,14 +155,14 @@ class BatchBuilder:
         self.record_count += len(keys)
         self.size_bytes += len(records)
 
-    def add_blocks(self, blocks: Sequence[RecordBlock], headers: Rows | None = None) -> None:
+    def add_blocks(self, blocks: Sequence[RecordBlock], headers: ByteRows | None = None) -> None:
         """Append the records of all blocks at their indexes; `headers` has a row for each index."""
         first = self.record_count
         count = sum(len(block.places) for block in blocks)
         sizes = np.empty(count, np.int64)
-        laid_out: list[tuple[Int64s, Rows]] = []
+        laid_out: list[tuple[Int64s, ByteRows]] = []
         for places, keys, values in blocks:
-            columns: list[bytes | Rows] = [varint(keys.shape[1]), keys]
+            columns: list[bytes | ByteRows] = [varint(keys.shape[1]), keys]
             columns += [_NULL] if values is None else [varint(values.shape[1]), values]
             columns.append(_NO_HEADERS if headers is None else headers[places])
             for part, rows in _laid_out(columns, first + places):
@@ -204,24 +204,28 @@ def most_record_bytes(key_size: int, value_size: int, headers_size: int) -> int:
     return len(varint(behind)) + behind
 
 
-def uniform_records(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> bytes:
+def uniform_records(
+    keys: ByteRows, values: ByteRows, first_delta: int, headers: ByteRows | None = None
+) -> bytes:
     """Return the bytes of records with these keys and values, at one time, from this offset delta on."""
     return b"".join(block.tobytes() for block in uniform_blocks(keys, values, first_delta, headers))
 
 
-def uniform_blocks(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> list[Rows]:
+def uniform_blocks(
+    keys: ByteRows, values: ByteRows, first_delta: int, headers: ByteRows | None = None
+) -> list[ByteRows]:
     """Do the same in blocks of rows of equal length: larger offset deltas take more bytes."""
-    columns: list[bytes | Rows] = [varint(keys.shape[1]), keys, varint(values.shape[1]), values]
+    columns: list[bytes | ByteRows] = [varint(keys.shape[1]), keys, varint(values.shape[1]), values]
     columns.append(_NO_HEADERS if headers is None else headers)
     return _blocks(columns, len(keys), first_delta)
 
 
-def _blocks(columns: Sequence[bytes | Rows], count: int, first_delta: int) -> list[Rows]:
+def _blocks(columns: Sequence[bytes | ByteRows], count: int, first_delta: int) -> list[ByteRows]:
     """Return records with these columns, or the same bytes in each, after the offset delta."""
     return [rows for _, rows in _laid_out(columns, np.arange(first_delta, first_delta + count))]
 
 
-def _laid_out(columns: Sequence[bytes | Rows], deltas: Int64s) -> Iterator[tuple[slice, Rows]]:
+def _laid_out(columns: Sequence[bytes | ByteRows], deltas: Int64s) -> Iterator[tuple[slice, ByteRows]]:
     """Yield records with these ascending offset deltas: one part for each width of the delta."""
     start = 0
     for width, limit in _DELTAS_OF_WIDTH:
@@ -234,7 +238,7 @@ def _laid_out(columns: Sequence[bytes | Rows], deltas: Int64s) -> Iterator[tuple
     assert start == len(deltas), "no batch holds so many records"
 
 
-def _rows_of(parts: Sequence[bytes | Rows], deltas: Int64s, width: int) -> Rows:
+def _rows_of(parts: Sequence[bytes | ByteRows], deltas: Int64s, width: int) -> ByteRows:
     """Return records whose offset deltas take `width` bytes."""
     attributes_and_timestamp_delta = b"\x00\x00"
     columns: list[Any] = [attributes_and_timestamp_delta, _varints(deltas, width), *parts]
@@ -249,7 +253,7 @@ def _rows_of(parts: Sequence[bytes | Rows], deltas: Int64s, width: int) -> Rows:
     return rows
 
 
-def _varints(values: Int64s, width: int) -> Rows:
+def _varints(values: Int64s, width: int) -> ByteRows:
     """Return the values as zigzag varints that all take `width` bytes."""
     zigzag = values.astype(np.uint32) << np.uint32(1)
     rows = np.empty((len(values), width), np.uint8)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.log.batch import finish_batch
-from headgate.log.builder import Rows, uniform_blocks
+from headgate.log.builder import ByteRows, uniform_blocks
 from headgate.log.header import CRC_END, HEADER_BYTES, set_time
 
 Int64s = NDArray[np.int64]
@@ -32,7 +32,7 @@ class BatchTemplate:
 
     __slots__ = ("_batch", "_fields", "_summed", "_written", "record_count")
 
-    def __init__(self, keys: Rows, values: Rows, fields: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, keys: ByteRows, values: ByteRows, fields: Sequence[tuple[int, str]]) -> None:
         """Rows of `keys` and `values` belong to records; `fields` are the variable numbers: position in the
         value, and numpy type with byte order.
         """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headgate.log.builder import BatchBuilder, RecordBlock, Rows, most_record_bytes
+from headgate.log.builder import BatchBuilder, ByteRows, RecordBlock, most_record_bytes
 from headgate.records.runs import RUN_HEADERS_BYTES, RunPlace, run_headers
 
 RECORD_OVERHEAD = 16
@@ -39,7 +39,7 @@ class RunBatches:
         self._part.add(key, value, size, (self._place.header(),))
         self._taken(1)
 
-    def add_columns(self, keys: Rows, values: Rows) -> None:
+    def add_columns(self, keys: ByteRows, values: ByteRows) -> None:
         """Append a record for each row of `keys` and `values`."""
         size = most_record_bytes(keys.shape[1], values.shape[1], RUN_HEADERS_BYTES)
         first = 0

@@ -29,7 +29,7 @@ Decode = Callable[[bytes | None, bytes | None, Millis], Any]
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
-class Rows(Protocol):
+class RecordRows(Protocol):
     """Records of one type as columns, in log order."""
 
     @property
@@ -50,7 +50,7 @@ class ColumnFormat(Protocol):
     The shard of such a kind implements `TakesRows`. The result equals that of `decode`, record by record.
     """
 
-    def read(self, columns: RecordColumns) -> tuple[Int64s, Rows]:
+    def read(self, columns: RecordColumns) -> tuple[Int64s, RecordRows]:
         """Return the indexes of records of this type, ascending, and their rows. Raises MalformedRecord."""
         ...
 

@@ -29,7 +29,7 @@ from headgate.log.record_columns import RecordColumns, read_columns
 from headgate.log.state_file import StateFileUnusable
 from headgate.records.runs import RunPlace, RunReader, run_place, run_stretch
 from headgate.runtime.checkpoint_store import CheckpointStore
-from headgate.runtime.shard_kind import RecordFormat, Rows
+from headgate.runtime.shard_kind import RecordFormat, RecordRows
 from headgate.runtime.state_log import Batches
 
 _STRETCHES_AT_ONCE = 512
@@ -187,7 +187,7 @@ class LogLoading:
         record = self._decode(columns.key(at), columns.value(at), Millis(int(columns.timestamps[at])))
         self._shard.apply(record, int(columns.offsets[at]))
 
-    def _apply_rows(self, rows: Rows) -> Iterator[None]:
+    def _apply_rows(self, rows: RecordRows) -> Iterator[None]:
         """Apply the rows, some groups and topics at a time, because each of them may be new."""
         assert isinstance(self._shard, TakesRows)
         first = 0

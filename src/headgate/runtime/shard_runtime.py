@@ -531,16 +531,16 @@ class ShardRuntime(Generic[ShardT]):
             self.submit(command, lambda result: None)
         self._arm_timer()
         if self._torn:
-            self._commit_standing_values()
+            self._commit_current_values()
         self.on_loaded()
 
-    def _commit_standing_values(self) -> None:
+    def _commit_current_values(self) -> None:
         """Append the current values of the keys of a commit that a crash cut short (R3.13)."""
         logger.warning(
             "a commit was cut short by a crash and is undone",
             extra={"log": self.log.name, "records": len(self._torn)},
         )
-        standing = [self.shard.standing(record) for record in self._torn]
+        standing = [self.shard.current_record(record) for record in self._torn]
         effects = Effects([record for record in standing if record is not None])
         self._torn = []
         if effects.records:

@@ -105,9 +105,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
-        logger.info(
-            "clients are told to come to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"}
-        )
+        logger.info("clients connect to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"})
         async with metrics_server(options.metrics_listen, listener.metrics):
             with node.watch.watching(loop):
                 print(f"headgate is listening on {host}:{port}", flush=True)

@@ -14,13 +14,13 @@ LARGEST_REMEMBERED_HEADER: Final = 512
 """Longer headers are decoded each time."""
 
 
-class NotSpoken(WireError):
+class UnsupportedRequest(WireError):
     """The API or its version is not supported."""
 
 
 def read_nothing(frame: bytes, at: int) -> None:
     """Mark a request of ApiVersions in an unsupported version, which is answered without decoding."""
-    raise AssertionError("a request in a version that is not spoken is not read")
+    raise AssertionError("a request in an unsupported version is never read")
 
 
 class Routes:
@@ -48,13 +48,13 @@ class Routes:
     def _route_of(self, header: RequestHeader) -> Route:
         api = self._apis.get(header.api_key)
         if api is None:
-            raise NotSpoken(f"API key {header.api_key} is not spoken here")
+            raise UnsupportedRequest(f"API key {header.api_key} is not supported")
         version = header.api_version
         if api.min_version <= version <= api.max_version:
             read = reader_for(api.request_type, version)
             return Route(api, version, header.client_id, header.body_at, read)
         if api.key == API_VERSIONS_KEY:
             return Route(api, version, header.client_id, 0, read_nothing)
-        raise NotSpoken(
-            f"{api.name} version {version} is not spoken here, only {api.min_version} to {api.max_version}"
+        raise UnsupportedRequest(
+            f"{api.name} version {version} is not supported, only {api.min_version} to {api.max_version}"
         )

@@ -239,7 +239,7 @@ class Topics:
                 return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{offsets.name} cannot be read: {problem}")
         return entry
 
-    def was_another(self, topic: Topic) -> bool:
+    def has_former_topic(self, topic: Topic) -> bool:
         """Return whether another topic had this topic's name before."""
         return topic.name in self._catalogue.former_names
 

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.harness import LOADS_FROM, NONE, RANDOM_LIVES, Harness, heartbeat, join, leave, sync
 from tests.core.kinds_of_shard import classic_groups
 
+from headgate.core.classic.context import NEW_MEMBER_TIMEOUT_MS
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import NEW_MEMBER_TIMEOUT_MS
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 

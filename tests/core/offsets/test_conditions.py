@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.core.harness import Harness
 
 from headgate.core.offsets.commands import (
+    CommitIndex,
     CommitOffsets,
     CommitResult,
     ExpectedOffsets,
     Moved,
     OffsetColumns,
     OffsetToCommit,
-    Place,
     expected_offsets,
 )
 from headgate.domain.errors import ErrorCode
@@ -38,7 +38,7 @@ def commit_if(
     return result
 
 
-def not_done(current: dict[int, int], too_large: frozenset[Place] = frozenset()) -> CommitResult:
+def not_done(current: dict[int, int], too_large: frozenset[CommitIndex] = frozenset()) -> CommitResult:
     """Return the result of a refused commit, with the current offsets of these partitions."""
     moved = Moved(np.array(list(current), np.int64), np.array(list(current.values()), np.int64))
     return CommitResult(ErrorCode.NONE, too_large, [moved], is_attempted=False)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from headgate.core.classic import offsets
+from headgate.core.classic.context import ClassicContext, ClassicSettings
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.rebalance import prepare_rebalance
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import ClassicSettings, Turn
 from headgate.core.commands import ListedGroup
 from headgate.core.kinds import CommitCheck, ShardContext
 from headgate.core.offsets.commands import CommitOffsets
@@ -146,9 +146,9 @@ class ClassicGroups:
 
     # --- volatile ---
 
-    def turn(self, now: Millis) -> Turn:
+    def context(self, now: Millis) -> ClassicContext:
         """Return the context of a step."""
-        return Turn(now, self._system_time.at(now), self._settings, self._deadlines)
+        return ClassicContext(now, self._system_time.at(now), self._settings, self._deadlines)
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
         """Do nothing: members of classic groups watch the topics themselves."""
@@ -163,9 +163,9 @@ class ClassicGroups:
         for group_id, metadata in self.recorded.items():
             if metadata.members:
                 self.live[group_id] = ClassicGroup.of(metadata)
-        turn = self.turn(now)
+        context = self.context(now)
         for group in self.live.values():
             for member in group.members.values():
-                turn.start_session(group, member)
-            if len(group.members) > turn.settings.max_size or group.leader is None:
-                prepare_rebalance(turn, group)
+                context.start_session(group, member)
+            if len(group.members) > context.settings.max_size or group.leader is None:
+                prepare_rebalance(context, group)

@@ -7,6 +7,7 @@ answered REBALANCE_IN_PROGRESS; Kafka never answers it.
 from __future__ import annotations
 
 from headgate.core.classic.commands import NO_MEMBER_ID, JoinGroup, JoinResult, SyncResult
+from headgate.core.classic.context import NEW_MEMBER_TIMEOUT_MS, ClassicContext, ClassicSettings
 from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.classic.rebalance import (
     complete_if_all_joined,
@@ -16,7 +17,6 @@ from headgate.core.classic.rebalance import (
 )
 from headgate.core.classic.state import ClassicState
 from headgate.core.classic.subscription import claims_too_much
-from headgate.core.classic.turn import NEW_MEMBER_TIMEOUT_MS, ClassicSettings, Turn
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
@@ -37,24 +37,24 @@ def invalid_join(command: JoinGroup, settings: ClassicSettings) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def join(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+def join(context: ClassicContext, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
     """Handle a join to an existing group."""
     member_id = command.member_id
-    if not _has_room(group, member_id, turn.settings.max_size):
+    if not _has_room(group, member_id, context.settings.max_size):
         return together(
             _refuse(token, NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED),
-            _drop_refused(turn, group, member_id),
+            _drop_refused(context, group, member_id),
         )
     if not group.supports(command.protocol_type, command.protocols):
         return _refuse(token, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member_id == NO_MEMBER_ID:
-        return _join_without_id(turn, group, command, token)
+        return _join_without_id(context, group, command, token)
     if member_id in group.pending_joins and command.instance_id is None:
-        return _join_new(turn, group, command, token)
+        return _join_new(context, group, command, token)
     error = group.member_error(member_id, command.instance_id)
     if error:
         return _refuse(token, member_id, error)
-    return _join_again(turn, group, command, token)
+    return _join_again(context, group, command, token)
 
 
 def _refuse(token: Token, member_id: MemberId, error: ErrorCode) -> GroupEffects:
@@ -75,30 +75,32 @@ def _has_room(group: ClassicGroup, member_id: MemberId, max_size: int) -> bool:
             return member_id in group.members or len(group.members) < max_size
 
 
-def _drop_refused(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+def _drop_refused(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
     """Remove a member that was refused for the group's size."""
     if member_id not in group.members and member_id not in group.pending_joins:
         return NOTHING
     parked = group.remove(member_id)
     assert not parked, "a member with a parked join has a place"
-    turn.end_session(group, member_id)
-    return complete_if_all_joined(turn, group)
+    context.end_session(group, member_id)
+    return complete_if_all_joined(context, group)
 
 
-def _join_without_id(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+def _join_without_id(
+    context: ClassicContext, group: ClassicGroup, command: JoinGroup, token: Token
+) -> GroupEffects:
     if command.instance_id is not None:
         known = group.instances.get(command.instance_id)
         if known is not None:
-            return _replace_static(turn, group, command, token)
-        return _join_new(turn, group, command, token)
+            return _replace_static(context, group, command, token)
+        return _join_new(context, group, command, token)
     if not command.must_know_member_id:
-        return _join_new(turn, group, command, token)
+        return _join_new(context, group, command, token)
     group.pending_joins[command.new_member_id] = None
-    turn.expect(group.group_id, command.new_member_id, command.session_timeout_ms)
+    context.expect(group.group_id, command.new_member_id, command.session_timeout_ms)
     return _refuse(token, command.new_member_id, ErrorCode.MEMBER_ID_REQUIRED)
 
 
-def _join_new(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+def _join_new(context: ClassicContext, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
     """Add a new member."""
     if not group.members:
         group.protocol_type = command.protocol_type
@@ -116,11 +118,13 @@ def _join_new(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token)
         group.has_new_members = True
     group.add(member)
     group.park_join(member, token)
-    turn.expect(group.group_id, member.member_id, NEW_MEMBER_TIMEOUT_MS)
-    return rebalance_or_complete(turn, group)
+    context.expect(group.group_id, member.member_id, NEW_MEMBER_TIMEOUT_MS)
+    return rebalance_or_complete(context, group)
 
 
-def _join_again(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+def _join_again(
+    context: ClassicContext, group: ClassicGroup, command: JoinGroup, token: Token
+) -> GroupEffects:
     """Handle the join of a known member: for a rebalance, to start one, or after a lost response."""
     member = group.members[command.member_id]
     is_same = member.protocols == command.protocols
@@ -131,7 +135,7 @@ def _join_again(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Toke
             return answer(token, joined(group, member))
         case ClassicState.PREPARING_REBALANCE | ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
             group.update(member, command)
-            return together(_park(group, member, token), rebalance_or_complete(turn, group))
+            return together(_park(group, member, token), rebalance_or_complete(context, group))
         case ClassicState.EMPTY | ClassicState.DEAD:
             return _refuse(token, command.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -141,7 +145,9 @@ def _park(group: ClassicGroup, member: Member, token: Token) -> GroupEffects:
     return NOTHING if older is None else _refuse(older, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+def _replace_static(
+    context: ClassicContext, group: ClassicGroup, command: JoinGroup, token: Token
+) -> GroupEffects:
     """Handle a static member that returns without its id: it gets a new one, and the old one is fenced.
 
     A stable group does not rebalance for it if the selected protocol remains the same, even with other
@@ -150,11 +156,11 @@ def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: 
     instance_id = InstanceId(command.instance_id or "")
     old = group.members[group.instances[instance_id]]
     fenced = _fence(group, old)
-    turn.end_session(group, old.member_id)
+    context.end_session(group, old.member_id)
     old_leader = group.leader
     member = group.replace(old, command.new_member_id)
     group.update(member, command)
-    turn.start_session(group, member)
+    context.start_session(group, member)
     if group.state is ClassicState.STABLE and group.vote() == group.protocol_name:
         group.subscription = group.compute_subscription()
         if command.can_skip_assignment:
@@ -166,10 +172,10 @@ def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: 
         return together(fenced, Effects((group.metadata(),), (Reply(token, result),)))
     parked = _park(group, member, token)
     if group.state is ClassicState.STABLE:
-        return together(fenced, parked, rebalance_or_complete(turn, group))
+        return together(fenced, parked, rebalance_or_complete(context, group))
     if group.state is ClassicState.COMPLETING_REBALANCE:
-        return together(fenced, parked, prepare_rebalance(turn, group))
-    return together(fenced, parked, complete_if_all_joined(turn, group))
+        return together(fenced, parked, prepare_rebalance(context, group))
+    return together(fenced, parked, complete_if_all_joined(context, group))
 
 
 def _fence(group: ClassicGroup, old: Member) -> GroupEffects:

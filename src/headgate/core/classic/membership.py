@@ -13,43 +13,45 @@ from headgate.core.classic.commands import (
     LeavingMember,
     SyncResult,
 )
+from headgate.core.classic.context import ClassicContext
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.rebalance import complete_if_all_joined, rebalance_or_complete
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import Turn
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
 
-def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat) -> ErrorCode:
+def heartbeat(context: ClassicContext, group: ClassicGroup, command: Heartbeat) -> ErrorCode:
     """Restart a member's session timer; return REBALANCE_IN_PROGRESS if it must rejoin."""
     error = group.member_error(command.member_id, command.instance_id)
     if error:
         return error
     if command.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    turn.start_session(group, group.members[command.member_id])
+    context.start_session(group, group.members[command.member_id])
     if group.state is ClassicState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def leave(turn: Turn, group: ClassicGroup, command: LeaveGroup, token: Token) -> GroupEffects:
+def leave(context: ClassicContext, group: ClassicGroup, command: LeaveGroup, token: Token) -> GroupEffects:
     """Remove members; each one has its own error."""
     outcomes, parked = [], []
     for leaving in command.members:
-        error, effects = _leave_one(turn, group, leaving)
+        error, effects = _leave_one(context, group, leaving)
         outcomes.append((leaving, error))
         parked.append(effects)
     reply = answer(token, LeaveResult(members=tuple(outcomes)))
     if all(error for _, error in outcomes):
         return reply
-    return together(reply, *parked, _after_removal(turn, group))
+    return together(reply, *parked, _after_removal(context, group))
 
 
-def _leave_one(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> tuple[ErrorCode, GroupEffects]:
+def _leave_one(
+    context: ClassicContext, group: ClassicGroup, leaving: LeavingMember
+) -> tuple[ErrorCode, GroupEffects]:
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:
         known = None if leaving.instance_id is None else group.instances.get(leaving.instance_id)
@@ -60,12 +62,12 @@ def _leave_one(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> tuple
         error = group.member_error(member_id, leaving.instance_id)
         if error:
             return error, NOTHING
-    return ErrorCode.NONE, _remove(turn, group, member_id)
+    return ErrorCode.NONE, _remove(context, group, member_id)
 
 
-def _remove(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+def _remove(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
     """Remove a member or a pending member, and answer its parked requests."""
-    turn.end_session(group, member_id)
+    context.end_session(group, member_id)
     member = group.members.get(member_id)
     if member is None:
         group.remove(member_id)
@@ -82,21 +84,21 @@ def _gone(join_token: Token | None, sync_token: Token | None) -> Iterable[Reply]
         yield Reply(sync_token, SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
 
-def _after_removal(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def _after_removal(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-        return rebalance_or_complete(turn, group)
-    return complete_if_all_joined(turn, group)
+        return rebalance_or_complete(context, group)
+    return complete_if_all_joined(context, group)
 
 
-def on_session_deadline(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+def on_session_deadline(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
     """Remove a member whose session expired. Members with a parked request are kept, unless they are new."""
     if member_id in group.pending_joins:
         group.remove(member_id)
-        return complete_if_all_joined(turn, group)
+        return complete_if_all_joined(context, group)
     member = group.members.get(member_id)
     if member is None:
         return NOTHING
     is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
     if is_waiting and not member.is_new:
         return NOTHING
-    return together(_remove(turn, group, member_id), _after_removal(turn, group))
+    return together(_remove(context, group, member_id), _after_removal(context, group))

@@ -8,9 +8,9 @@ extended while new members join, so that a starting group does not rebalance for
 from __future__ import annotations
 
 from headgate.core.classic.commands import NO_MEMBER_ID, JoinResult, SyncResult
+from headgate.core.classic.context import ClassicContext
 from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.classic.state import MAY_REBALANCE, ClassicState
-from headgate.core.classic.turn import Turn
 from headgate.core.contract import Effects, Reply
 from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.domain.errors import ErrorCode
@@ -25,116 +25,116 @@ It delays no request: the first member that joins completes the rebalance, or wa
 """
 
 
-def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def rebalance_or_complete(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Start a rebalance after a change of members, or complete the one in progress if possible."""
     if group.state in MAY_REBALANCE:
-        return prepare_rebalance(turn, group)
-    return complete_if_all_joined(turn, group)
+        return prepare_rebalance(context, group)
+    return complete_if_all_joined(context, group)
 
 
-def prepare_rebalance(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def prepare_rebalance(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Start a rebalance: every member must rejoin. Parked syncs of this generation are refused."""
     refused = NOTHING
     if group.state is ClassicState.COMPLETING_REBALANCE:
-        refused = _refuse_syncs(turn, group)
-    turn.stop_waiting_for_syncs(group)
+        refused = _refuse_syncs(context, group)
+    context.stop_waiting_for_syncs(group)
     was_empty = group.state is ClassicState.EMPTY
-    group.become(ClassicState.PREPARING_REBALANCE, turn.system_time)
+    group.become(ClassicState.PREPARING_REBALANCE, context.system_time)
     if was_empty:
-        delay_ms = turn.settings.initial_rebalance_delay_ms
+        delay_ms = context.settings.initial_rebalance_delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.has_new_members = False
-        turn.wait_for_joins(group, delay_ms)
+        context.wait_for_joins(group, delay_ms)
         return refused
     group.initial_remaining_ms = None
     if group.has_all_joined:
-        return together(refused, complete_join(turn, group))
-    turn.wait_for_joins(group, group.rebalance_timeout_ms)
+        return together(refused, complete_join(context, group))
+    context.wait_for_joins(group, group.rebalance_timeout_ms)
     return refused
 
 
-def _refuse_syncs(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def _refuse_syncs(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     replies = []
     for member in group.members.values():
         member.assignment = b""
         token = group.take_sync(member)
         if token is not None:
             replies.append(Reply(token, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
-            turn.start_session(group, member)
+            context.start_session(group, member)
     return Effects((), replies)
 
 
-def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def complete_if_all_joined(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Start the next generation if all members have joined; the initial delay of an empty group is kept."""
     if group.state is not ClassicState.PREPARING_REBALANCE or group.initial_remaining_ms is not None:
         return NOTHING
-    return complete_join(turn, group) if group.has_all_joined else NOTHING
+    return complete_join(context, group) if group.has_all_joined else NOTHING
 
 
-def on_join_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def on_join_deadline(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """End the wait for joins, or extend the initial delay if new members joined meanwhile."""
     if group.state is not ClassicState.PREPARING_REBALANCE:
         return NOTHING
     remaining_ms = group.initial_remaining_ms or 0
-    delay_ms = min(turn.settings.initial_rebalance_delay_ms, remaining_ms)
+    delay_ms = min(context.settings.initial_rebalance_delay_ms, remaining_ms)
     if group.has_new_members and delay_ms > 0:
         group.initial_remaining_ms = remaining_ms - delay_ms
         group.has_new_members = False
-        turn.wait_for_joins(group, delay_ms)
+        context.wait_for_joins(group, delay_ms)
         return NOTHING
-    return complete_join(turn, group)
+    return complete_join(context, group)
 
 
-def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def complete_join(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Start the next generation with the members that joined and the static members."""
-    turn.stop_waiting_for_joins(group)
+    context.stop_waiting_for_joins(group)
     group.initial_remaining_ms = None
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
             group.remove(member.member_id)
-            turn.end_session(group, member.member_id)
+            context.end_session(group, member.member_id)
     if group.members and not _elect_leader(group):
         # Only static members are left, and none rejoined: no generation can start.
-        turn.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
+        context.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
         return NOTHING
     if group.generation >= LAST_GENERATION:
-        return _begin_anew(turn, group)
+        return _begin_anew(context, group)
     group.generation += 1
     group.pending_syncs.clear()
     if not group.members:
         group.protocol_name = None
         group.subscription = group.compute_subscription()
-        group.become(ClassicState.EMPTY, turn.system_time)
+        group.become(ClassicState.EMPTY, context.system_time)
         return Effects((group.metadata(),))
     group.protocol_name = group.vote()
     group.subscription = group.compute_subscription()
-    group.become(ClassicState.COMPLETING_REBALANCE, turn.system_time)
+    group.become(ClassicState.COMPLETING_REBALANCE, context.system_time)
     replies = []
     for member in group.members.values():
         token = group.take_join(member)
         if token is not None:
             replies.append(Reply(token, joined(group, member)))
-        turn.start_session(group, member)
+        context.start_session(group, member)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
-    turn.wait_for_syncs(group)
+    context.wait_for_syncs(group)
     return Effects((), replies)
 
 
-def _begin_anew(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def _begin_anew(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Start again with generation 1 after the last one; no member of a former generation may be valid.
 
     All members are removed and must join with new ids. The group is empty until one has joined.
     """
     replies = []
     for member_id in list(group.members):
-        turn.end_session(group, member_id)
+        context.end_session(group, member_id)
         refused = JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
         replies += [Reply(token, refused) for token in group.remove(member_id)]
     group.generation = 0
     group.protocol_name = None
     group.subscription = group.compute_subscription()
-    group.become(ClassicState.EMPTY, turn.system_time)
+    group.become(ClassicState.EMPTY, context.system_time)
     return Effects((group.metadata(),), replies)
 
 
@@ -169,11 +169,11 @@ def joined(
     )
 
 
-def on_sync_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
+def on_sync_deadline(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
     """Remove the members that have not synced in time."""
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.pending_syncs:
         return NOTHING
     for member_id in list(group.pending_syncs):
         group.remove(member_id)
-        turn.end_session(group, member_id)
-    return prepare_rebalance(turn, group)
+        context.end_session(group, member_id)
+    return prepare_rebalance(context, group)

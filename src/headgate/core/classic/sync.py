@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headgate.core.classic.commands import SyncGroup, SyncResult
+from headgate.core.classic.context import ClassicContext
 from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import Turn
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.domain.errors import ErrorCode
@@ -33,14 +33,14 @@ def _differs(asked: str | None, known: str | None) -> bool:
     return asked is not None and known is not None and asked != known
 
 
-def sync(turn: Turn, group: ClassicGroup, command: SyncGroup, token: Token) -> GroupEffects:
+def sync(context: ClassicContext, group: ClassicGroup, command: SyncGroup, token: Token) -> GroupEffects:
     """Answer a member with its assignment, now or when the leader has sent it."""
     error = sync_error(group, command)
     if error:
         return answer(token, SyncResult(error=error))
     group.pending_syncs.pop(command.member_id, None)
     if not group.pending_syncs:
-        turn.stop_waiting_for_syncs(group)
+        context.stop_waiting_for_syncs(group)
     member = group.members[command.member_id]
     if group.state is ClassicState.STABLE:
         return answer(token, _assigned(group, member))
@@ -50,21 +50,21 @@ def sync(turn: Turn, group: ClassicGroup, command: SyncGroup, token: Token) -> G
         superseded = answer(older, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.leader != member.member_id:
         return superseded
-    return together(superseded, _stabilize(turn, group, command))
+    return together(superseded, _stabilize(context, group, command))
 
 
-def _stabilize(turn: Turn, group: ClassicGroup, command: SyncGroup) -> GroupEffects:
+def _stabilize(context: ClassicContext, group: ClassicGroup, command: SyncGroup) -> GroupEffects:
     """Apply the leader's assignment; members that it omits get an empty one."""
     assignments = dict(command.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.become(ClassicState.STABLE, turn.system_time)
+    group.become(ClassicState.STABLE, context.system_time)
     replies = []
     for member in group.members.values():
         token = group.take_sync(member)
         if token is not None:
             replies.append(Reply(token, _assigned(group, member)))
-            turn.start_session(group, member)
+            context.start_session(group, member)
     return Effects((group.metadata(),), replies)
 
 

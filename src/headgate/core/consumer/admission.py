@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE, ConsumerHeartbeat, Refusal
+from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE, ConsumerHeartbeat, GroupRefusal
 from headgate.core.consumer.group import ConsumerGroup, Member, nothing_assigned
 from headgate.core.consumer.reconcile import owns_no_more
 from headgate.domain.errors import ErrorCode
@@ -35,13 +35,13 @@ class Admitted(NamedTuple):
     """The id of the static member that it replaces."""
 
 
-def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Admitted | Refusal:
+def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Admitted | GroupRefusal:
     """Return the member of a heartbeat other than a leave, or why it is refused."""
     instance_id = command.instance_id
     static = None if instance_id is None else group.find_static(instance_id)
     if not command.is_joining:
         known = known_member(group, command.member_id, instance_id)
-        return known if isinstance(known, Refusal) else _with_valid_epoch(known, command)
+        return known if isinstance(known, GroupRefusal) else _with_valid_epoch(known, command)
     if static is not None and static.member_id != command.member_id:
         return _take_place(static, command)
     known_already = group.find_member(command.member_id)
@@ -50,12 +50,12 @@ def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Ad
     return full_group(group, max_size) or new_member(group, command.member_id)
 
 
-def full_group(group: ConsumerGroup, max_size: int) -> Refusal | None:
+def full_group(group: ConsumerGroup, max_size: int) -> GroupRefusal | None:
     """Return the refusal of new members if the group has its maximum size, else None."""
     if len(group.members) < max_size:
         return None
     message = f"The group has reached its maximum capacity of {max_size} members."
-    return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+    return GroupRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def new_member(group: ConsumerGroup, member_id: MemberId) -> Admitted:
@@ -66,7 +66,7 @@ def new_member(group: ConsumerGroup, member_id: MemberId) -> Admitted:
 
 def known_member(
     group: ConsumerGroup, member_id: MemberId, instance_id: InstanceId | None
-) -> Member | Refusal:
+) -> Member | GroupRefusal:
     """Return the group's member of that id, by the instance id if there is one, or why it is refused."""
     if instance_id is None:
         return group.find_member(member_id) or unknown_member(group, member_id)
@@ -75,22 +75,22 @@ def known_member(
         return unknown_instance(group, instance_id)
     if static.member_id != member_id:
         message = f"Static member {member_id} with instance id {instance_id} was fenced by "
-        return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{message}member {static.member_id}.")
+        return GroupRefusal(ErrorCode.FENCED_INSTANCE_ID, f"{message}member {static.member_id}.")
     return static
 
 
-def unknown_member(group: ConsumerGroup, member_id: MemberId) -> Refusal:
+def unknown_member(group: ConsumerGroup, member_id: MemberId) -> GroupRefusal:
     """Return the refusal of an unknown member id."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
 
 
-def unknown_instance(group: ConsumerGroup, instance_id: InstanceId) -> Refusal:
+def unknown_instance(group: ConsumerGroup, instance_id: InstanceId) -> GroupRefusal:
     """Return the refusal of an unknown instance id."""
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    return GroupRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
 
 
-def _with_valid_epoch(member: Member, command: ConsumerHeartbeat) -> Admitted | Refusal:
+def _with_valid_epoch(member: Member, command: ConsumerHeartbeat) -> Admitted | GroupRefusal:
     epoch, current = command.member_epoch, member.current
     if epoch > current.member_epoch:
         return _fenced(
@@ -117,17 +117,17 @@ def _may_know(current: ConsumerGroupCurrentAssignment, epoch: int) -> bool:
     return epoch == previous or 0 < previous < epoch
 
 
-def _fenced(what: str) -> Refusal:
+def _fenced(what: str) -> GroupRefusal:
     message = f"{what} The member must abandon all its partitions and rejoin."
-    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    return GroupRefusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def _take_place(static: Member, command: ConsumerHeartbeat) -> Admitted | Refusal:
+def _take_place(static: Member, command: ConsumerHeartbeat) -> Admitted | GroupRefusal:
     """Replace a static member with another member id, if it has left temporarily or was a classic member."""
     if static.member_epoch != LEAVING_FOR_A_WHILE and not static.uses_classic_protocol:
         message = f"Static member {command.member_id} with instance id {command.instance_id} cannot join the "
         message += f"group because the instance id is owned by member {static.member_id}."
-        return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+        return GroupRefusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
     return in_place_of(static, command.member_id)
 
 

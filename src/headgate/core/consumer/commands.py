@@ -90,7 +90,7 @@ class HeartbeatsAgain(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class Refusal:
+class GroupRefusal:
     """Why a member is refused."""
 
     error: ErrorCode
@@ -99,7 +99,7 @@ class Refusal:
 
 @dataclass(slots=True, frozen=True)
 class DescribeConsumerGroup:
-    """Describe a consumer group. Reply: `DescribedConsumerGroup`, `Refusal`, or an `ErrorCode`."""
+    """Describe a consumer group. Reply: `DescribedConsumerGroup`, `GroupRefusal`, or an `ErrorCode`."""
 
     group_id: GroupId
 

@@ -16,18 +16,18 @@ from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
+    GroupRefusal,
     HeartbeatAgain,
     HeartbeatResult,
     HeartbeatsAgain,
-    Refusal,
 )
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat, is_unchanged_and_stable
 from headgate.core.consumer.pausing import ConsumerPausing, GroupDowngrade
 from headgate.core.consumer.removal import away, begin_anew, is_past_last_epoch
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
@@ -45,13 +45,13 @@ class GroupMigration(GroupDowngrade, Protocol):
 
     classic: ClassicGroups
 
-    def upgraded(self, turn: ConsumerTurn, group: ClassicGroup) -> ConsumerGroup | Refusal:
+    def upgraded(self, context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup | GroupRefusal:
         """Return the consumer group that a classic group becomes, or why it may not; changes nothing."""
         ...
 
     def upgrade(
         self,
-        turn: ConsumerTurn,
+        context: ConsumerContext,
         group: ClassicGroup,
         converted: ConsumerGroup,
         joining: Iterable[ConsumerRecord],
@@ -60,7 +60,7 @@ class GroupMigration(GroupDowngrade, Protocol):
         ...
 
     def remove(
-        self, turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
+        self, context: ConsumerContext, group: ConsumerGroup, member_ids: Collection[MemberId]
     ) -> GroupEffects:
         """Remove members of a consumer group; downgrade it if only classic ones are left."""
         ...
@@ -101,7 +101,7 @@ class ConsumerDispatch:
         if command.group_id in self._all.being_deleted:
             return answer(token, HeartbeatResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         outcome = self._outcome(command, now)
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, GroupRefusal):
             return answer(token, HeartbeatResult(error=outcome.error, message=outcome.message))
         result, effects = outcome
         return Effects(effects.records, (*effects.replies, Reply(token, result)))
@@ -122,68 +122,68 @@ class ConsumerDispatch:
             group, before
         ):
             return None
-        groups.turn(group_id, now).start_session(group_id, before.member_id)
+        groups.context(group_id, now).start_session(group_id, before.member_id)
         return answered
 
     def _outcome(
         self, command: ConsumerHeartbeat, now: Millis
-    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
+    ) -> tuple[HeartbeatResult, GroupEffects] | GroupRefusal:
         group_id = command.group_id
-        turn = self._groups.turn(group_id, now)
-        refusal = invalid_heartbeat(command, turn.settings.assignors)
+        context = self._groups.context(group_id, now)
+        refusal = invalid_heartbeat(command, context.settings.assignors)
         if refusal is not None:
             return refusal
         group = self._groups.find(group_id)
         if group is None:
-            return self._first_heartbeat(turn, command)
+            return self._first_heartbeat(context, command)
         if command.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
-            return self._leave(turn, group, command)
-        outcome = heartbeat(turn, group, command, is_verified=group_id in self._groups.verified)
-        if isinstance(outcome, Refusal):
+            return self._leave(context, group, command)
+        outcome = heartbeat(context, group, command, is_verified=group_id in self._groups.verified)
+        if isinstance(outcome, GroupRefusal):
             return outcome
         self._groups.verified.add(group_id)
         result, records = outcome
         if is_past_last_epoch(group, records):
             message = f"Group {group_id} begins anew, as there is no later epoch."
             refused = HeartbeatResult(error=ErrorCode.UNKNOWN_MEMBER_ID, message=message)
-            return refused, Effects(begin_anew(turn, group))
+            return refused, Effects(begin_anew(context, group))
         return result, Effects(records)
 
     def _first_heartbeat(
-        self, turn: ConsumerTurn, command: ConsumerHeartbeat
-    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
+        self, context: ConsumerContext, command: ConsumerHeartbeat
+    ) -> tuple[HeartbeatResult, GroupEffects] | GroupRefusal:
         """Create or upgrade the group for its first member."""
         group_id = command.group_id
         classic_groups = self._migration.classic
         if not command.is_joining or self._all.type_of(group_id) not in (None, classic_groups.NAME):
             return self._not_found(group_id)
         classic = classic_groups.non_empty(group_id)
-        group = ConsumerGroup(group_id) if classic is None else self._migration.upgraded(turn, classic)
-        if isinstance(group, Refusal):
+        group = ConsumerGroup(group_id) if classic is None else self._migration.upgraded(context, classic)
+        if isinstance(group, GroupRefusal):
             return group
-        outcome = heartbeat(turn, group, command, is_verified=False)
-        if isinstance(outcome, Refusal):
+        outcome = heartbeat(context, group, command, is_verified=False)
+        if isinstance(outcome, GroupRefusal):
             return outcome
         result, records = outcome
         if classic is not None:
-            return result, self._migration.upgrade(turn, classic, group, records)
+            return result, self._migration.upgrade(context, classic, group, records)
         given_up = (GroupTombstone(group_id),) if classic_groups.holds(group_id) else ()
         return result, Effects([*given_up, *records])
 
     def _leave(
-        self, turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat
-    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
+        self, context: ConsumerContext, group: ConsumerGroup, command: ConsumerHeartbeat
+    ) -> tuple[HeartbeatResult, GroupEffects] | GroupRefusal:
         member = known_member(group, command.member_id, command.instance_id)
-        if isinstance(member, Refusal):
+        if isinstance(member, GroupRefusal):
             return member
         result = HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch)
         if command.member_epoch == LEAVING_FOR_A_WHILE:
-            return result, Effects(away(turn, group, member))
-        return result, self._migration.remove(turn, group, [member.member_id])
+            return result, Effects(away(context, group, member))
+        return result, self._migration.remove(context, group, [member.member_id])
 
-    def _not_found(self, group_id: GroupId) -> Refusal:
+    def _not_found(self, group_id: GroupId) -> GroupRefusal:
         what = "not found" if self._all.find(group_id) is None else "is not a consumer group"
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
     def describe(self, command: DescribeConsumerGroup, now: Millis, token: Token) -> GroupEffects:
         """Describe a group."""
@@ -210,7 +210,7 @@ class ConsumerDispatch:
             if not error:
                 gone.append(member_id)
             outcomes.append((leaving, error))
-        removal = self._migration.remove(self._groups.turn(group.group_id, now), group, gone)
+        removal = self._migration.remove(self._groups.context(group.group_id, now), group, gone)
         return together(removal, answer(token, LeaveResult(members=tuple(outcomes))))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
@@ -218,14 +218,14 @@ class ConsumerDispatch:
         group = self._groups.find(GroupId(timer.group_id))
         if group is None:
             return NOTHING
-        turn = self._groups.turn(group.group_id, now)
+        context = self._groups.context(group.group_id, now)
         if timer.kind is TimerKind.PATTERNS:
-            records = self._groups.patterns.match(turn, group)
-            return Effects(begin_anew(turn, group) if is_past_last_epoch(group, records) else records)
+            records = self._groups.patterns.match(context, group)
+            return Effects(begin_anew(context, group) if is_past_last_epoch(group, records) else records)
         member = group.find_member(MemberId(timer.member_id))
         if member is None or not _is_late(member, timer.kind):
             return NOTHING
-        return self._migration.remove(turn, group, [member.member_id])
+        return self._migration.remove(context, group, [member.member_id])
 
 
 def _is_late(member: Member, kind: IntEnum) -> bool:

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, get_args
 
 from headgate.core.commands import ListedGroup
 from headgate.core.consumer import offsets
+from headgate.core.consumer.context import ConsumerContext, ConsumerSettings
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.patterns import PatternMatching
 from headgate.core.consumer.removal import group_tombstones
-from headgate.core.consumer.turn import ConsumerSettings, ConsumerTurn
 from headgate.core.kinds import CommitCheck, FetchCheck, ShardContext
 from headgate.core.offsets.commands import CommitOffsets
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE, GroupClock
@@ -151,10 +151,10 @@ class ConsumerGroups:
 
     # --- volatile ---
 
-    def turn(self, group_id: GroupId, now: Millis) -> ConsumerTurn:
+    def context(self, group_id: GroupId, now: Millis) -> ConsumerContext:
         """Return the context of a step of that group."""
         system_time = self._system_time.at(now)
-        return ConsumerTurn(
+        return ConsumerContext(
             now, system_time, self.settings_of(group_id), self.topics, self._deadlines, self.paused
         )
 
@@ -189,7 +189,7 @@ class ConsumerGroups:
         }
         readers = (group for group in self.by_id.values() if group.subscriptions.regex_users)
         for group_id in self.patterns.topics_changed(readers, command.changes):
-            self.turn(group_id, now).match_patterns(group_id)
+            self.context(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
         """Restart session timers and timers for revocations after a load.
@@ -200,11 +200,11 @@ class ConsumerGroups:
         for group_id, group in self.by_id.items():
             if group.metadata is None:
                 continue
-            turn = self.turn(group_id, now)
+            context = self.context(group_id, now)
             for member_id, metadata in group.members.items():
                 if metadata.classic is not None:
-                    turn.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
+                    context.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
                     continue
-                turn.start_session(group_id, member_id)
+                context.start_session(group_id, member_id)
                 if group.member(member_id).current.state is MemberState.UNREVOKED_PARTITIONS:
-                    turn.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)
+                    context.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)

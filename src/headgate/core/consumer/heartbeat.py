@@ -14,16 +14,16 @@ from headgate.core.consumer.admission import Admitted, admit
 from headgate.core.consumer.commands import (
     UNCHANGED_MS,
     ConsumerHeartbeat,
+    GroupRefusal,
     HeartbeatResult,
-    Refusal,
     Reported,
 )
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.patterns import invalid_pattern
 from headgate.core.consumer.reconcile import TargetAssignment, reconciled
 from headgate.core.consumer.removal import member_tombstones
 from headgate.core.consumer.target import GroupAfter, make_target, most_wanted
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
@@ -49,33 +49,33 @@ class MemberTarget:
 
 
 def heartbeat(
-    turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat, *, is_verified: bool
-) -> tuple[HeartbeatResult, list[ConsumerRecord]] | Refusal:
+    context: ConsumerContext, group: ConsumerGroup, command: ConsumerHeartbeat, *, is_verified: bool
+) -> tuple[HeartbeatResult, list[ConsumerRecord]] | GroupRefusal:
     """Handle a heartbeat of a new or known member; return the answer and the records, or a refusal.
 
     `is_verified`: the group's topics have not changed since its own record.
     """
-    admitted = admit(group, command, turn.settings.max_size)
-    if isinstance(admitted, Refusal):
+    admitted = admit(group, command, context.settings.max_size)
+    if isinstance(admitted, GroupRefusal):
         return admitted
     before = admitted.member
     metadata = _updated_metadata(before.metadata, command)
     if is_verified and metadata is before.metadata and _is_settled(group, admitted):
-        turn.start_session(group.group_id, command.member_id)
-        return _answer(turn, command, before, before.current), []
+        context.start_session(group.group_id, command.member_id)
+        return _answer(context, command, before, before.current), []
     regex = metadata.subscribed_topic_regex
     if regex and regex not in group.subscriptions.regex_users:
         refusal = invalid_pattern(regex)
         if refusal is not None:
             return refusal
-        turn.match_patterns(group.group_id)
+        context.match_patterns(group.group_id)
     reported_state = ReportedState(metadata, command.reported, command.member_epoch)
-    moved = advance(turn, group, admitted, reported_state, is_verified=is_verified)
-    if isinstance(moved, Refusal):
+    moved = advance(context, group, admitted, reported_state, is_verified=is_verified)
+    if isinstance(moved, GroupRefusal):
         return moved
     current, records = moved
-    _set_timers(turn, before, current, metadata, admitted.replaces)
-    return _answer(turn, command, before, current), records
+    _set_timers(context, before, current, metadata, admitted.replaces)
+    return _answer(context, command, before, current), records
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,27 +88,27 @@ class ReportedState:
 
 
 def advance(
-    turn: ConsumerTurn,
+    context: ConsumerContext,
     group: ConsumerGroup,
     admitted: Admitted,
     reported_state: ReportedState,
     *,
     is_verified: bool,
-) -> tuple[ConsumerGroupCurrentAssignment, list[ConsumerRecord]] | Refusal:
+) -> tuple[ConsumerGroupCurrentAssignment, list[ConsumerRecord]] | GroupRefusal:
     """Do the three steps; return the member's new current assignment and the records, or a refusal."""
     before, metadata = admitted.member, reported_state.metadata
     after = GroupAfter(group, metadata, admitted.replaces)
     is_subscription_new = metadata is not before.metadata and _requires_new_target(
         group, before.metadata, metadata
     )
-    epoch, records = _members_records(turn, after, admitted, is_subscription_new, is_verified)
-    target, target_records = _target(turn, after, epoch)
-    current = _step(turn, after, before, reported_state, target, is_subscription_new)
+    epoch, records = _members_records(context, after, admitted, is_subscription_new, is_verified)
+    target, target_records = _target(context, after, epoch)
+    current = _step(context, after, before, reported_state, target, is_subscription_new)
     if current is None:
         message = (
             "The member is in a state of another version. It must abandon all its partitions and rejoin."
         )
-        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+        return GroupRefusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
     records += target_records
     if current is not before.current or admitted.is_new or admitted.replaces is not None:
         records.append(current)
@@ -142,7 +142,7 @@ def is_unchanged_and_stable(group: ConsumerGroup, command: ConsumerHeartbeat) ->
 
 
 def _answer(
-    turn: ConsumerTurn,
+    context: ConsumerContext,
     command: ConsumerHeartbeat,
     before: Member,
     current: ConsumerGroupCurrentAssignment,
@@ -151,7 +151,7 @@ def _answer(
     return HeartbeatResult(
         member_id=command.member_id,
         member_epoch=current.member_epoch,
-        heartbeat_interval_ms=turn.settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.settings.heartbeat_interval_ms,
         assigned=current.assigned if wants_all else None,
     )
 
@@ -210,7 +210,7 @@ def _ordered(names: tuple[TopicName, ...]) -> tuple[TopicName, ...]:
 
 
 def _members_records(
-    turn: ConsumerTurn,
+    context: ConsumerContext,
     after: GroupAfter,
     admitted: Admitted,
     is_subscription_new: bool,
@@ -224,10 +224,10 @@ def _members_records(
     if metadata is not admitted.member.metadata or admitted.is_new or admitted.replaces is not None:
         records.append(metadata)
         records += _given_up_patterns(after)
-    is_rising = is_subscription_new or after.is_one_less or _wants_other_assignor(turn, after)
+    is_rising = is_subscription_new or after.is_one_less or _wants_other_assignor(context, after)
     metadata_hash = group.metadata_hash
     if is_rising or not is_verified:
-        metadata_hash = turn.topics.hash_of(after.topics())
+        metadata_hash = context.topics.hash_of(after.topics())
         is_rising = is_rising or metadata_hash != group.metadata_hash
     epoch = max(group.epoch, FIRST_EPOCH) + is_rising
     loses_member = admitted.replaces is not None
@@ -248,28 +248,30 @@ def _given_up_patterns(after: GroupAfter) -> list[ConsumerRecord]:
     return [tombstone_of(one) for one in resolved if one is not None]
 
 
-def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
+def _wants_other_assignor(context: ConsumerContext, after: GroupAfter) -> bool:
     group = after.group
     before = group.members.get(after.replaces or after.member.member_id)
     if group.is_empty or (before is not None and before.server_assignor == after.member.server_assignor):
         return False
-    offered = turn.settings.assignors
+    offered = context.settings.assignors
     return after.assignor(offered) != most_wanted(group.assignor_votes, offered)
 
 
 # --- 2. the target assignment ---
 
 
-def is_target_due(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
+def is_target_due(context: ConsumerContext, group: ConsumerGroup) -> bool:
     """Return whether the target assignment is older than the group epoch, and old enough to be replaced."""
-    return group.epoch > group.assignment_epoch and not _is_target_young(turn, group)
+    return group.epoch > group.assignment_epoch and not _is_target_young(context, group)
 
 
-def _is_target_young(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
-    return 0 <= turn.system_time - group.assignment_timestamp < turn.settings.assignment_interval_ms
+def _is_target_young(context: ConsumerContext, group: ConsumerGroup) -> bool:
+    return 0 <= context.system_time - group.assignment_timestamp < context.settings.assignment_interval_ms
 
 
-def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[MemberTarget, list[ConsumerRecord]]:
+def _target(
+    context: ConsumerContext, after: GroupAfter, epoch: int
+) -> tuple[MemberTarget, list[ConsumerRecord]]:
     """Return the target assignment to use, and its new records.
 
     A target assignment is kept for a minimum time, so that a starting group does not compute one for each
@@ -279,8 +281,8 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[MemberTa
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
     may_be_back = after.is_one_less or (group.has_lost_members and member_id not in group.members)
-    if epoch > assignment_epoch and (may_be_back or not _is_target_young(turn, group)):
-        partitions, records = make_target(turn, after, epoch, turn.paused.of(group.group_id))
+    if epoch > assignment_epoch and (may_be_back or not _is_target_young(context, group)):
+        partitions, records = make_target(context, after, epoch, context.paused.of(group.group_id))
         return MemberTarget(epoch, partitions), records
     records = []
     partitions = after.target_of(member_id)
@@ -299,7 +301,7 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[MemberTa
 
 
 def _step(
-    turn: ConsumerTurn,
+    context: ConsumerContext,
     after: GroupAfter,
     before: Member,
     reported_state: ReportedState,
@@ -319,7 +321,7 @@ def _step(
     target_assignment = TargetAssignment(
         assignment_epoch=target.epoch,
         partitions=target.partitions,
-        subscribed=turn.topics.ids_of(after.group.subscriptions.of(after.member)),
+        subscribed=context.topics.ids_of(after.group.subscriptions.of(after.member)),
         is_subscription_new=is_subscription_new,
         owner_of=owner_of,
     )
@@ -331,7 +333,7 @@ def _step(
 
 
 def _set_timers(
-    turn: ConsumerTurn,
+    context: ConsumerContext,
     before: Member,
     current: ConsumerGroupCurrentAssignment,
     metadata: ConsumerGroupMemberMetadata,
@@ -339,15 +341,15 @@ def _set_timers(
 ) -> None:
     group_id, member_id = metadata.group_id, metadata.member_id
     if replaces is not None:
-        turn.forget(group_id, replaces)
-        turn.forget(group_id, member_id)  # the id may have been that of another member
+        context.forget(group_id, replaces)
+        context.forget(group_id, member_id)  # the id may have been that of another member
     if before.uses_classic_protocol:
-        turn.stop_waiting_for_join(group_id, member_id)
-        turn.stop_waiting_for_sync(group_id, member_id)
-    turn.start_session(group_id, member_id)
+        context.stop_waiting_for_join(group_id, member_id)
+        context.stop_waiting_for_sync(group_id, member_id)
+    context.start_session(group_id, member_id)
     if current is before.current and not before.uses_classic_protocol:
         return
     if current.state is MemberState.UNREVOKED_PARTITIONS:
-        turn.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)
+        context.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)
     else:
-        turn.stop_waiting_for_revocation(group_id, member_id)
+        context.stop_waiting_for_revocation(group_id, member_id)

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.commands import GroupRefusal
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.topic_image import TopicChange, TopicImage
 from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern
 from headgate.domain.errors import ErrorCode
@@ -46,13 +46,13 @@ Meanings = dict[str, tuple[TopicName, ...]]
 """The topics that expressions match, sorted."""
 
 
-def invalid_pattern(text: str) -> Refusal | None:
+def invalid_pattern(text: str) -> GroupRefusal | None:
     """Return why a member may not subscribe to this expression; None if it may."""
     pattern = _compiled(text)
     if isinstance(pattern, TopicPattern):
         return None
     message = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {pattern.reason}."
-    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+    return GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 class PatternMatching:
@@ -106,7 +106,7 @@ class PatternMatching:
         group_id = group.group_id
         return group_id in self._running or group_id in self._changed or not group.subscriptions.is_known
 
-    def match(self, turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]:
+    def match(self, context: ConsumerContext, group: ConsumerGroup) -> list[ConsumerRecord]:
         """Match a slice of a group's pending matches; the last slice returns the records.
 
         Sets the group's timer if there is more to do.
@@ -117,18 +117,18 @@ class PatternMatching:
             changes = self._changed.pop(group_id, [])
             is_loaded = group_id in self._loaded
             self._loaded.discard(group_id)
-            running = _matching(group, turn.topics, changes, is_loaded=is_loaded)
+            running = _matching(group, context.topics, changes, is_loaded=is_loaded)
             self._running[group_id] = running
         meanings = next(running)
         if meanings is None:
-            turn.match_patterns(group_id)
+            context.match_patterns(group_id)
             return []
         del self._running[group_id]
         if group_id in self._changed or any(
             regex not in meanings and regex not in group.regexes for regex in group.subscriptions.regex_users
         ):
-            turn.match_patterns(group_id)
-        return _records(turn, group, meanings)
+            context.match_patterns(group_id)
+        return _records(context, group, meanings)
 
 
 class _Room:
@@ -239,7 +239,7 @@ def _matching(
     yield meanings
 
 
-def _records(turn: ConsumerTurn, group: ConsumerGroup, meanings: Meanings) -> list[ConsumerRecord]:
+def _records(context: ConsumerContext, group: ConsumerGroup, meanings: Meanings) -> list[ConsumerRecord]:
     """Return the records of changed expressions; if the topics of one changed, the group epoch rises."""
     records: list[ConsumerRecord] = []
     is_rising = False
@@ -254,13 +254,13 @@ def _records(turn: ConsumerTurn, group: ConsumerGroup, meanings: Meanings) -> li
                     regular_expression=regex,
                     topics=topics,
                     version=0,
-                    timestamp=turn.system_time,
+                    timestamp=context.system_time,
                 )
             )
     if is_rising:
         names = set(group.subscriptions.readers)
         for regex in group.subscriptions.regex_users:
             names.update(meanings.get(regex, group.subscriptions.by_regex(regex)))
-        metadata_hash = turn.topics.hash_of(frozenset(names))
+        metadata_hash = context.topics.hash_of(frozenset(names))
         records.append(group.at_epoch(group.epoch + 1, metadata_hash))
     return records

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.removal import LAST_EPOCH, begin_anew, released_while_away
 from headgate.core.consumer.target import GroupAfter, make_target
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects
 from headgate.core.effects import GroupEffects
 from headgate.core.pause.paused import added
@@ -36,7 +36,7 @@ class GroupDowngrade(Protocol):
 
     def downgrade(
         self,
-        turn: ConsumerTurn,
+        context: ConsumerContext,
         group: ConsumerGroup,
         members: Collection[Member],
         *,
@@ -57,12 +57,12 @@ class ConsumerPausing:
 
     def repaused(self, group_id: GroupId, after: PausedPartitions, now: Millis) -> GroupEffects:
         """Return the effects on the members; see `Pausing`."""
-        group, turn = self._groups.by_id[group_id], self._groups.turn(group_id, now)
+        group, context = self._groups.by_id[group_id], self._groups.context(group_id, now)
         members = [group.member(one) for one in group.members]
         if not after and self._migration.could_be_classic(members):
-            _, effects = self._migration.downgrade(turn, group, members, leader=None)
+            _, effects = self._migration.downgrade(context, group, members, leader=None)
             return effects
-        return Effects(repaused(turn, group, self._groups.paused.of(group_id), after))
+        return Effects(repaused(context, group, self._groups.paused.of(group_id), after))
 
     def owners_of(self, group_id: GroupId, topic_id: TopicId) -> Mapping[int, MemberId]:
         """Return the owners of a topic's partitions, also of those pending revocation."""
@@ -71,21 +71,21 @@ class ConsumerPausing:
 
 
 def repaused(
-    turn: ConsumerTurn, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
+    context: ConsumerContext, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
 ) -> list[ConsumerRecord]:
     """Return the records that change a group when `after` is paused instead of `before`."""
     if group.is_empty:
         # Its offsets do not age while partitions are paused; they begin to age now.
-        clock = group.at_epoch(group.epoch, group.metadata_hash, empty_since=turn.system_time)
+        clock = group.at_epoch(group.epoch, group.metadata_hash, empty_since=context.system_time)
         return [] if after else [clock]
     released = released_while_away(group, after)
-    if not (_is_any_in_target(group, before, after) or _is_any_to_assign(turn, group, before, after)):
+    if not (_is_any_in_target(group, before, after) or _is_any_to_assign(context, group, before, after)):
         return released
     if group.epoch >= LAST_EPOCH:
-        return begin_anew(turn, group)
+        return begin_anew(context, group)
     epoch = group.epoch + 1
     unchanged = GroupAfter(group, next(iter(group.members.values())))
-    _, target = make_target(turn, unchanged, epoch, after)
+    _, target = make_target(context, unchanged, epoch, after)
     return [*released, group.at_epoch(epoch, group.metadata_hash), *target]
 
 
@@ -100,8 +100,8 @@ def _is_any_in_target(group: ConsumerGroup, before: PausedPartitions, after: Pau
 
 
 def _is_any_to_assign(
-    turn: ConsumerTurn, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
+    context: ConsumerContext, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
 ) -> bool:
     """Return whether a partition of a subscribed topic was resumed."""
-    names = (turn.topics.name_of(topic_id) for topic_id in added(after, before))
+    names = (context.topics.name_of(topic_id) for topic_id in added(after, before))
     return any(name is not None and group.is_subscribed_to(name) for name in names)

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId
 from headgate.records import (
     ConsumerGroupMetadata,
@@ -29,14 +29,14 @@ LAST_EPOCH = 2**31 - 1
 """Maximum epoch: 32 bits in records and in the protocol."""
 
 
-def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
+def away(context: ConsumerContext, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
     """Return the records of a static member that leaves temporarily; its pending revocations are complete."""
-    turn.stop_waiting_for_revocation(group.group_id, member.member_id)
+    context.stop_waiting_for_revocation(group.group_id, member.member_id)
     away = replace(
         member.current,
         member_epoch=LEAVING_FOR_A_WHILE,
         state=MemberState.STABLE,
-        assigned=_kept_while_away(member.current.assigned, turn.paused.of(group.group_id)),
+        assigned=_kept_while_away(member.current.assigned, context.paused.of(group.group_id)),
         pending_revocation={},
     )
     return [] if away == member.current else [away]
@@ -70,14 +70,14 @@ def member_tombstones(group: ConsumerGroup, member_id: MemberId) -> list[Consume
     return [tombstone_of(record) for record in records if record is not None]
 
 
-def begin_anew(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]:
+def begin_anew(context: ConsumerContext, group: ConsumerGroup) -> list[ConsumerRecord]:
     """Remove all members of a group without a later epoch: they rejoin, in the first one."""
     records: list[ConsumerRecord] = []
     for member_id in group.members:
-        turn.forget(group.group_id, member_id)
+        context.forget(group.group_id, member_id)
         records += member_tombstones(group, member_id)
     records += map(tombstone_of, group.regexes.values())
-    empty = group.at_epoch(0, turn.topics.hash_of(frozenset()), empty_since=turn.system_time)
+    empty = group.at_epoch(0, context.topics.hash_of(frozenset()), empty_since=context.system_time)
     records.append(replace(empty, last_removal_epoch=0))
     records.append(
         ConsumerGroupTargetMetadata(
@@ -95,16 +95,16 @@ def is_past_last_epoch(group: ConsumerGroup, records: Iterable[ConsumerRecord]) 
 
 
 def remove_members(
-    turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
+    context: ConsumerContext, group: ConsumerGroup, member_ids: Collection[MemberId]
 ) -> list[ConsumerRecord]:
     """Return the records that remove members from the group; its epoch rises once for all of them."""
     if not member_ids:
         return []
     if group.epoch >= LAST_EPOCH:
-        return begin_anew(turn, group)
+        return begin_anew(context, group)
     records: list[ConsumerRecord] = []
     for member_id in member_ids:
-        turn.forget(group.group_id, member_id)
+        context.forget(group.group_id, member_id)
         records += member_tombstones(group, member_id)
     gone = [group.members[member_id] for member_id in dict.fromkeys(member_ids)]
     regexes = Counter(group.subscriptions.regex_users)
@@ -119,9 +119,9 @@ def remove_members(
     records.append(
         group.at_epoch(
             epoch,
-            turn.topics.hash_of(group.subscriptions.topics_after(gone)),
+            context.topics.hash_of(group.subscriptions.topics_after(gone)),
             loses_member=True,
-            empty_since=NEVER if is_anybody_left else turn.system_time,
+            empty_since=NEVER if is_anybody_left else context.system_time,
         )
     )
     if not is_anybody_left:

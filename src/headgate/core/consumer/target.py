@@ -9,8 +9,8 @@ from typing import Final
 
 from headgate.core.assignors import ASSIGNORS
 from headgate.core.assignors.contract import AssignablePartitions, GroupSpec, MemberSubscription
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupMemberMetadata,
@@ -76,13 +76,13 @@ def most_wanted(votes: Counter[str], assignors: tuple[str, ...]) -> str:
 
 
 def make_target(
-    turn: ConsumerTurn, after: GroupAfter, epoch: int, paused: PausedPartitions
+    context: ConsumerContext, after: GroupAfter, epoch: int, paused: PausedPartitions
 ) -> tuple[TargetPartitions, list[ConsumerRecord]]:
     """Compute the target assignment of an epoch, without the `paused` partitions; return the changed member's
     part, and all changed records.
     """
     group = after.group
-    topics = turn.topics
+    topics = context.topics
     # Members with equal subscriptions share their names; assignors are faster if they share one set too.
     sets: dict[tuple[int, str | None], frozenset[TopicId]] = {}
 
@@ -107,7 +107,7 @@ def make_target(
         if topic is not None:
             withheld = frozenset(paused[topic.topic_id]) if topic.topic_id in paused else _NONE
             assignable[topic.topic_id] = AssignablePartitions(topic.partition_count, withheld)
-    assign = ASSIGNORS[after.assignor(turn.settings.assignors)]
+    assign = ASSIGNORS[after.assignor(context.settings.assignors)]
     targets = assign(GroupSpec(members=members, assignable=assignable))
     records: list[ConsumerRecord] = []
     for member_id in members:
@@ -118,7 +118,7 @@ def make_target(
             )
     records.append(
         ConsumerGroupTargetMetadata(
-            group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=turn.system_time
+            group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=context.system_time
         )
     )
     return targets.get(after.member.member_id, {}), records

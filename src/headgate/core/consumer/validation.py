@@ -7,16 +7,16 @@ from headgate.core.consumer.commands import (
     LEAVING_FOR_A_WHILE,
     UNCHANGED_MS,
     ConsumerHeartbeat,
-    Refusal,
+    GroupRefusal,
 )
 from headgate.domain.errors import ErrorCode
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> GroupRefusal:
+    return GroupRefusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refusal | None:
+def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) -> GroupRefusal | None:
     """Return why the heartbeat is invalid, else None; `assignors` are those that members may ask for."""
     if not command.member_id:
         return _invalid("MemberId can't be empty.")
@@ -35,7 +35,7 @@ def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) ->
     if command.member_epoch < LEAVING_FOR_A_WHILE:
         return _invalid("MemberEpoch is invalid.")
     if command.server_assignor is not None and command.server_assignor not in assignors:
-        return Refusal(
+        return GroupRefusal(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {command.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(assignors)}.",
@@ -43,7 +43,7 @@ def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) ->
     return None
 
 
-def _invalid_join(command: ConsumerHeartbeat) -> Refusal | None:
+def _invalid_join(command: ConsumerHeartbeat) -> GroupRefusal | None:
     if command.rebalance_timeout_ms == UNCHANGED_MS:
         return _invalid("RebalanceTimeoutMs must be provided in first request.")
     if command.reported is None or command.reported:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, JoinResult, SyncGroup, SyncResult
 from headgate.core.consumer.admission import Admitted, full_group, in_place_of, known_member, new_member
-from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.commands import GroupRefusal
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.heartbeat import ReportedState, advance, is_target_due
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.migration.consumer_protocol import Subscription, read_subscription
 from headgate.core.migration.downgrade import assignment_bytes
 from headgate.core.migration.upgrade import partitions_by_id
@@ -81,14 +81,19 @@ class Joined:
 
 
 def join(
-    turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup, *, is_verified: bool, is_id_given: bool
+    context: ConsumerContext,
+    group: ConsumerGroup,
+    command: JoinGroup,
+    *,
+    is_verified: bool,
+    is_id_given: bool,
 ) -> Joined | JoinResult:
     """Handle the join of a new or known classic member; return its state, or why it is refused. Changes no
     timer.
 
     `is_id_given`: the client got its id a moment ago, and joins with it for the first time.
     """
-    admitted = _admit(turn, group, command)
+    admitted = _admit(context, group, command)
     if isinstance(admitted, JoinResult):
         return admitted
     _, metadata = command.protocols[0]
@@ -102,24 +107,24 @@ def join(
     before = admitted.member
     reported_state = ReportedState(
         metadata=_updated_metadata(before.metadata, command, subscription),
-        reported=[*partitions_by_id(subscription.owned, turn.topics).items()],
+        reported=[*partitions_by_id(subscription.owned, context.topics).items()],
         member_epoch=before.member_epoch,
     )
-    advanced = advance(turn, group, admitted, reported_state, is_verified=is_verified)
-    if isinstance(advanced, Refusal):
+    advanced = advance(context, group, admitted, reported_state, is_verified=is_verified)
+    if isinstance(advanced, GroupRefusal):
         return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
     current, records = advanced
     return Joined(Member(reported_state.metadata, current), admitted, records)
 
 
-def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:
+def _admit(context: ConsumerContext, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:
     """Find or create the member of a join, in Kafka's order of checks.
 
     Unlike in a classic group, a client may choose its member id: it need not have been given it.
     """
     static = None if command.instance_id is None else group.find_static(command.instance_id)
     is_known = static is not None or command.member_id in group.members
-    full = None if is_known else full_group(group, turn.settings.max_size)
+    full = None if is_known else full_group(group, context.settings.max_size)
     if full is not None:
         return JoinResult(error=full.error)
     names = [name for name, _ in command.protocols]
@@ -127,7 +132,7 @@ def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admi
         return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if command.instance_id is not None and command.member_id:
         known = known_member(group, command.member_id, command.instance_id)
-        return JoinResult(error=known.error) if isinstance(known, Refusal) else Admitted(known)
+        return JoinResult(error=known.error) if isinstance(known, GroupRefusal) else Admitted(known)
     member_id = command.member_id or command.new_consumer_member_id or command.new_member_id
     if static is not None:
         return in_place_of(static, member_id)
@@ -157,21 +162,21 @@ def _updated_metadata(
     return metadata if updated == metadata else updated
 
 
-def start_waiting_for_sync(turn: ConsumerTurn, joined: Joined) -> None:
+def start_waiting_for_sync(context: ConsumerContext, joined: Joined) -> None:
     """Start the session timer and the timer for the sync; cancel the member's other timers."""
     metadata = joined.member.metadata
     assert metadata.classic is not None
     group_id, member_id = metadata.group_id, metadata.member_id
     for one in {member_id, joined.admitted.replaces or member_id}:
-        turn.forget(group_id, one)
-    turn.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
-    turn.wait_for_sync(group_id, member_id, metadata.rebalance_timeout_ms)
+        context.forget(group_id, one)
+    context.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
+    context.wait_for_sync(group_id, member_id, metadata.rebalance_timeout_ms)
 
 
 # --- syncing and staying ---
 
 
-def sync(turn: ConsumerTurn, group: ConsumerGroup, command: SyncGroup) -> SyncResult:
+def sync(context: ConsumerContext, group: ConsumerGroup, command: SyncGroup) -> SyncResult:
     """Return a classic member's current assignment."""
     member = _classic_member(group, command)
     if isinstance(member, ErrorCode):
@@ -183,20 +188,20 @@ def sync(turn: ConsumerTurn, group: ConsumerGroup, command: SyncGroup) -> SyncRe
     protocol_name, _ = metadata.classic.protocols[0]
     if command.protocol_name is not None and command.protocol_name != protocol_name:
         return SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if _is_behind(turn, group, member) and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
-        turn.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
+    if _is_behind(context, group, member) and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        context.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
         return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.stop_waiting_for_sync(group.group_id, member.member_id)
-    turn.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
+    context.stop_waiting_for_sync(group.group_id, member.member_id)
+    context.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
     return SyncResult(
         protocol_type=command.protocol_type,
         protocol_name=command.protocol_name,
-        assignment=assignment_bytes(metadata.classic, member.current.assigned, turn.topics),
+        assignment=assignment_bytes(metadata.classic, member.current.assigned, context.topics),
     )
 
 
 def heartbeat(
-    turn: ConsumerTurn, group: ConsumerGroup, command: Heartbeat, *, is_verified: bool
+    context: ConsumerContext, group: ConsumerGroup, command: Heartbeat, *, is_verified: bool
 ) -> ErrorCode:
     """Restart a classic member's session timer; return REBALANCE_IN_PROGRESS if it must rejoin.
 
@@ -207,17 +212,17 @@ def heartbeat(
         return member
     metadata = member.metadata
     assert metadata.classic is not None
-    turn.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
-    if is_verified and not _has_to_join(turn, group, member):
+    context.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
+    if is_verified and not _has_to_join(context, group, member):
         return ErrorCode.NONE
-    turn.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
+    context.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Member | ErrorCode:
     """Return the classic member of a request with the current generation, or the error."""
     member = known_member(group, command.member_id, command.instance_id)
-    if isinstance(member, Refusal):
+    if isinstance(member, GroupRefusal):
         return member.error
     if not member.uses_classic_protocol:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -226,20 +231,20 @@ def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Mem
     return member
 
 
-def _is_behind(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bool:
+def _is_behind(context: ConsumerContext, group: ConsumerGroup, member: Member) -> bool:
     """Return whether there is a newer target assignment, or one is due.
 
     In Kafka only members of the consumer protocol trigger one.
     """
-    return member.member_epoch < group.assignment_epoch or is_target_due(turn, group)
+    return member.member_epoch < group.assignment_epoch or is_target_due(context, group)
 
 
-def _has_to_join(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bool:
+def _has_to_join(context: ConsumerContext, group: ConsumerGroup, member: Member) -> bool:
     match member.current.state:
         case MemberState.STABLE:
-            return _is_behind(turn, group, member)
+            return _is_behind(context, group, member)
         case MemberState.UNRELEASED_PARTITIONS:
-            return _is_behind(turn, group, member) or not _waits_for_others(group, member)
+            return _is_behind(context, group, member) or not _waits_for_others(group, member)
         case MemberState.UNREVOKED_PARTITIONS | MemberState.UNKNOWN:
             return True
 

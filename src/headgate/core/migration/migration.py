@@ -12,10 +12,10 @@ from headgate.core.classic.commands import JoinResult, SyncResult
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.rebalance import prepare_rebalance
-from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.commands import GroupRefusal
+from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.removal import group_tombstones, remove_members
-from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects, Reply
 from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.core.migration.downgrade import downgraded
@@ -41,14 +41,14 @@ class Migration:
 
     # --- upgrade ---
 
-    def upgraded(self, turn: ConsumerTurn, group: ClassicGroup) -> ConsumerGroup | Refusal:
+    def upgraded(self, context: ConsumerContext, group: ClassicGroup) -> ConsumerGroup | GroupRefusal:
         """Return the consumer group that a classic group becomes, or why it may not; changes nothing."""
-        refusal = upgrade_refusal(group, self.policy, turn.settings.max_size)
-        return refusal or upgraded(group, turn.topics)
+        refusal = upgrade_refusal(group, self.policy, context.settings.max_size)
+        return refusal or upgraded(group, context.topics)
 
     def upgrade(
         self,
-        turn: ConsumerTurn,
+        context: ConsumerContext,
         group: ClassicGroup,
         converted: ConsumerGroup,
         joining: Iterable[ConsumerRecord],
@@ -57,15 +57,15 @@ class Migration:
         records: list[Change] = [GroupTombstone(group.group_id), *converted.records(), *joining]
         for record in joining:
             converted.apply(record)
-        self._end(turn, group)
+        self._end(context, group)
         for member_id, metadata in converted.members.items():
             if metadata.classic is not None:
-                turn.start_session(group.group_id, member_id, metadata.classic.session_timeout_ms)
+                context.start_session(group.group_id, member_id, metadata.classic.session_timeout_ms)
         return Effects(records, _tell_to_join_again(group))
 
-    def _end(self, turn: ConsumerTurn, group: ClassicGroup) -> None:
+    def _end(self, context: ConsumerContext, group: ClassicGroup) -> None:
         """Cancel all timers of the classic group."""
-        classic_turn = self.classic.turn(turn.now)
+        classic_turn = self.classic.context(context.now)
         for member_id in (*group.members, *group.pending_joins):
             classic_turn.end_session(group, member_id)
         classic_turn.stop_waiting_for_joins(group)
@@ -74,15 +74,15 @@ class Migration:
     # --- downgrade ---
 
     def remove(
-        self, turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
+        self, context: ConsumerContext, group: ConsumerGroup, member_ids: Collection[MemberId]
     ) -> GroupEffects:
         """Remove members of a consumer group; downgrade it if only classic ones are left."""
         if member_ids and group.classic_members:
             staying = [group.member(one) for one in group.members if one not in member_ids]
             if self.may_downgrade(group.group_id, staying):
-                _, effects = self.downgrade(turn, group, staying, leader=None)
+                _, effects = self.downgrade(context, group, staying, leader=None)
                 return effects
-        return Effects(remove_members(turn, group, member_ids))
+        return Effects(remove_members(context, group, member_ids))
 
     def may_downgrade(self, group_id: GroupId, members: Collection[Member]) -> bool:
         """Return whether a group of these members becomes a classic group.
@@ -101,7 +101,7 @@ class Migration:
 
     def downgrade(
         self,
-        turn: ConsumerTurn,
+        context: ConsumerContext,
         group: ConsumerGroup,
         members: Collection[Member],
         *,
@@ -110,13 +110,13 @@ class Migration:
         """Return the classic group of these members, led by `leader`, or in a rebalance without one; and the
         effects.
         """
-        turn.stop_matching_patterns(group.group_id)
+        context.stop_matching_patterns(group.group_id)
         for member_id in group.members:
-            turn.forget(group.group_id, member_id)
-        classic = downgraded(group, members, turn.topics, turn.system_time)
+            context.forget(group.group_id, member_id)
+        classic = downgraded(group, members, context.topics, context.system_time)
         classic.leader = leader
         records: list[Change] = [*group_tombstones(group), classic.metadata()]
-        classic_turn = self.classic.turn(turn.now)
+        classic_turn = self.classic.context(context.now)
         for member in classic.members.values():
             classic_turn.start_session(classic, member)
         rebalance = prepare_rebalance(classic_turn, classic) if leader is None else NOTHING

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from headgate.core.classic import group as classic
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
-from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.commands import GroupRefusal
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.heartbeat import FIRST_EPOCH
 from headgate.core.migration.consumer_protocol import (
@@ -52,7 +52,7 @@ librdkafka sends it to members with every assignment but the first. Kafka does n
 _NO_HASH = 0
 
 
-def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> Refusal | None:
+def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> GroupRefusal | None:
     """Return why a group with members may not become a consumer group; None if it may."""
     if not policy.allows_upgrade:
         return _refusal(group, "online upgrade is disabled")
@@ -63,12 +63,12 @@ def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int)
     return None
 
 
-def _refusal(group: ClassicGroup, reason: str) -> Refusal:
+def _refusal(group: ClassicGroup, reason: str) -> GroupRefusal:
     message = f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return GroupRefusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal:
+def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | GroupRefusal:
     """Return the consumer group that the classic one becomes; all its members are classic ones."""
     converted = ConsumerGroup(group.group_id)
     epoch = max(group.generation, FIRST_EPOCH)
@@ -76,7 +76,7 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
     held = []
     for member in group.members.values():
         one = _read(group, member, protocol_name)
-        if isinstance(one, Refusal):
+        if isinstance(one, GroupRefusal):
             return one
         held.append(one)
     # Assignments come first: partitions assigned to one member are not pending revocation of another.
@@ -142,7 +142,7 @@ class _Held(NamedTuple):
     assignment: Assignment
 
 
-def _read(group: ClassicGroup, member: classic.Member, protocol_name: str) -> _Held | Refusal:
+def _read(group: ClassicGroup, member: classic.Member, protocol_name: str) -> _Held | GroupRefusal:
     subscription = read_subscription(member.metadata(protocol_name))
     if subscription is None:
         return _refusal(group, f"the subscription of member {member.member_id} cannot be read")

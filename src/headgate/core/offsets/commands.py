@@ -84,7 +84,7 @@ def partition_count(partitions: ToCommit) -> int:
     return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
 
 
-Place = tuple[int, int]
+CommitIndex = tuple[int, int]
 """Position of a partition in a commit: the index of its topic, and its index among the topic's partitions."""
 
 
@@ -182,7 +182,7 @@ class CommitResult:
     """The result of a commit: the error of all partitions, and the exceptions."""
 
     error: ErrorCode
-    too_large: frozenset[Place] = frozenset()
+    too_large: frozenset[CommitIndex] = frozenset()
     """Partitions whose metadata is too long."""
     moved: Sequence[Moved] = ()
     """For each topic, the committed offsets of the partitions whose condition failed."""
@@ -190,7 +190,7 @@ class CommitResult:
     """False: nothing is committed, because a condition failed or another partition has an error."""
 
     @property
-    def current(self) -> Mapping[Place, int]:
+    def current(self) -> Mapping[CommitIndex, int]:
         """The committed offset of each partition whose condition failed."""
         return {
             (number, index): offset

@@ -22,13 +22,13 @@ from headgate.core.effects import GroupEffects
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     NOTHING_COMMITTED,
+    CommitIndex,
     CommitOffsets,
     CommitResult,
     Commits,
     CommitShape,
     OffsetColumns,
     Part,
-    Place,
     ToCommit,
     in_columns,
     partition_count,
@@ -224,7 +224,7 @@ def _batches_of(shape: CommitShape, offsets: Sequence[int] | Int64s, now: Millis
     return changes
 
 
-def _in_rows(command: CommitOffsets, now: Millis, too_large: Sequence[Place]) -> list[Change]:
+def _in_rows(command: CommitOffsets, now: Millis, too_large: Sequence[CommitIndex]) -> list[Change]:
     """Return the records of a commit without a shape, except for partitions in `too_large`.
 
     With conditions, the offset -1 removes the committed offset, if the condition expects one.

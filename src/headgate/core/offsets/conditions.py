@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from headgate.core.offsets.commands import (
+    CommitIndex,
     CommitOffsets,
     CommitResult,
     ExpectedOffsets,
     Moved,
     OffsetColumns,
-    Place,
     ToCommit,
     expected_offsets,
 )
@@ -27,7 +27,7 @@ from headgate.domain.ids import GroupId, TopicName
 
 def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> CommitResult | None:
     """Return why a conditional commit is refused as a whole; None if it is accepted."""
-    too_large: set[Place] = set()
+    too_large: set[CommitIndex] = set()
     moved: list[Moved] = []
     conditions = command.expected or [expected_offsets({})] * len(command.topics)
     for number, ((topic, partitions), expected) in enumerate(zip(command.topics, conditions, strict=True)):

@@ -36,7 +36,7 @@ _SMALLEST = 64
 _HIGHEST_LOAD = 0.75
 _GROWTH = 1.2
 _GROWTH_IN_BULK = 1.6
-"""Rows added by the thousand, as in a load, are followed by many more."""
+"""RowNumbers added by the thousand, as in a load, are followed by many more."""
 _BULK_ROWS = 1000
 _TAIL = 64
 _MOVED_AT_ONCE = 1 << 13
@@ -49,7 +49,7 @@ _LARGE = 2
 """An index with more than this multiple of the slots that it needs shrinks."""
 
 Keys = NDArray[np.uint64]
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 class RowIndex:
@@ -121,7 +121,7 @@ class RowIndex:
 
     # --- many rows ---
 
-    def find_each(self, wanted: Keys, keys: array[int]) -> Rows:
+    def find_each(self, wanted: Keys, keys: array[int]) -> RowNumbers:
         """Return the rows of many keys, NOT_FOUND for keys without a row."""
         found = np.full(len(wanted), NOT_FOUND, np.int64)
         held = np.frombuffer(keys, np.uint64)
@@ -139,11 +139,11 @@ class RowIndex:
             pending, at, wanted = pending[others], at[others] + 1, wanted[others]
         return found
 
-    def add_each(self, rows: Rows, keys: Keys) -> None:
+    def add_each(self, rows: RowNumbers, keys: Keys) -> None:
         """Add many rows whose keys are not in the index."""
         self._put_in_order(*_by_home(rows, self._homes(keys)))
 
-    def _put(self, rows: Rows, at: Rows) -> None:
+    def _put(self, rows: RowNumbers, at: RowNumbers) -> None:
         """Put each row into the first free slot from its home on."""
         slots = np.frombuffer(self._slots, np.uint32)
         while len(rows):
@@ -249,14 +249,14 @@ class RowIndex:
                 end += 1
             del self._slots[end + _TAIL :]
 
-    def _take_out(self, first: int, end: int) -> Rows:
+    def _take_out(self, first: int, end: int) -> RowNumbers:
         """Free these slots and return their rows."""
         part = np.frombuffer(self._slots, np.uint32)[first:end]
-        rows: Rows = part[part != FREE].astype(np.int64)
+        rows: RowNumbers = part[part != FREE].astype(np.int64)
         part[:] = FREE
         return rows
 
-    def _put_in_order(self, rows: Rows, homes: Rows) -> None:
+    def _put_in_order(self, rows: RowNumbers, homes: RowNumbers) -> None:
         """Put rows with ascending homes as `_put` does, but in one step for all rows without a conflict."""
         if not len(rows):
             return
@@ -272,7 +272,7 @@ class RowIndex:
 
     # --- all rows ---
 
-    def _homes(self, keys: Keys) -> Rows:
+    def _homes(self, keys: Keys) -> RowNumbers:
         hashes = (keys ^ (keys >> np.uint64(_HASH_SHIFT))) * np.uint64(_HASH_FACTOR) >> np.uint64(32)
         homes = hashes * np.uint64(self._low_slots) >> np.uint64(32)
         if self.is_moving:
@@ -286,7 +286,7 @@ def _full_at(slots: int) -> int:
     return int(slots * _HIGHEST_LOAD)
 
 
-def _by_home(rows: Rows, homes: NDArray[Any]) -> tuple[Rows, Rows]:
+def _by_home(rows: RowNumbers, homes: NDArray[Any]) -> tuple[RowNumbers, RowNumbers]:
     """Return rows and their homes, in the order of the homes."""
     # Home and row are packed into one number: sorting numbers is faster than an indirect sort.
     both = homes.astype(np.uint64) << np.uint64(32) | rows.astype(np.uint64)

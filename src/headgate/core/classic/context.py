@@ -35,7 +35,7 @@ class ClassicSettings:
 
 
 @dataclass(slots=True)
-class Turn:
+class ClassicContext:
     """The times of one command or deadline, the settings in force, and the shard's deadlines."""
 
     now: Millis

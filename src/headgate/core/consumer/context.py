@@ -43,7 +43,7 @@ class ConsumerSettings:
 
 
 @dataclass(slots=True)
-class ConsumerTurn:
+class ConsumerContext:
     """The times of one command or deadline, the group's settings, the topics, and the shard's deadlines and
     paused partitions.
     """
