@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar
@@ -71,8 +72,7 @@ class ConsumerPerformance(JavaMeasured):
         _produce(bootstrap, topic, effort.records)
         before_s = peer.processor_s(durability)
         options = {"--bootstrap-server": bootstrap, "--topic": topic, "--num-records": str(effort.records)}
-        words = [word for option in options.items() for word in option]
-        said = _tool("ConsumerPerformance", *words, "--hide-header", "--timeout", "60000")
+        said = _tool("ConsumerPerformance", options, "--hide-header", "--timeout", "60000")
         used_s = peer.processor_s(durability) - before_s
         columns = said.strip().splitlines()[-1].split(", ")
         try:
@@ -102,7 +102,7 @@ class EndToEndLatency(JavaMeasured):
             "--producer-acks": "all",
             "--record-size": str(RECORD_BYTES),
         }
-        said = _tool("EndToEndLatency", *[word for option in options.items() for word in option])
+        said = _tool("EndToEndLatency", options)
         found = _LATENCY.search(said)
         if found is None:
             raise MeasureFailed(f"EndToEndLatency tells no latency: {said[-500:]}")
@@ -129,12 +129,12 @@ def _produce(bootstrap: str, topic: str, records: int) -> str:
         "--record-size": str(RECORD_BYTES),
         "--throughput": "-1",
     }
-    words = [word for option in options.items() for word in option]
-    return _tool("ProducerPerformance", *words, "--command-property", "acks=all")
+    return _tool("ProducerPerformance", options, "--command-property", "acks=all")
 
 
-def _tool(name: str, *words: str) -> str:
+def _tool(name: str, options: Mapping[str, str], *more: str) -> str:
     """Return the output of one of Kafka's tools. Raises MeasureFailed."""
+    words = [word for option in options.items() for word in option] + [*more]
     try:
         command = java_command(f"org.apache.kafka.tools.{name}", *words, jvm=TOOL_JVM)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import sys
 from collections.abc import Iterable
 
 from headgate.admin import (
@@ -29,7 +27,8 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_rows, print_table, say
+from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
+from headgate.cli.consumer_groups.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
@@ -46,7 +45,6 @@ OF_ONE_GROUP = (
     VersionNotSupported,
 )
 """Errors of one group, after which the command continues with the other groups."""
-_PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
 
 
 # --reset-offsets
@@ -142,36 +140,12 @@ def warn_of_moved(planned: Iterable[PlannedOffset | RewoundPartition]) -> None:
 
 
 def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:
-    if options.export:
-        _export(done, is_one=len(options.group) == 1)
-        return
-    rows = [_plan_row(group_id, each) for group_id, planned in done for each in planned]
-    if options.output == "json":
-        print_json({"is_executed": options.execute, "offsets": rows})
-    elif options.output == "csv":
-        print_csv(rows, _PLAN)
-    elif rows:
-        print_table(rows, _PLAN)
-        if not options.execute:
-            say("nothing was changed; add --execute to make the changes")
-
-
-def _plan_row(group_id: str, each: PlannedOffset) -> Row:
-    return {
-        "group": group_id,
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
-        "current_offset": each.committed.offset if each.committed else None,
-        "new_offset": each.offset,
-    }
-
-
-def _export(done: list[tuple[str, list[PlannedOffset]]], *, is_one: bool) -> None:
-    """Print Kafka's CSV format, which --from-file reads: no heading, and no group if there is only one."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    for group_id, planned in done:
-        for (topic, partition), offset in ((each.partition, each.offset) for each in planned):
-            writer.writerow([topic, partition, offset] if is_one else [group_id, topic, partition, offset])
+    """Print the planned offsets of groups."""
+    print_plan(
+        [plan_row(group_id, each, each.offset) for group_id, planned in done for each in planned],
+        PLAN,
+        options,
+    )
 
 
 # --delete-offsets

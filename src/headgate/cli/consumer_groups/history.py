@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -32,6 +30,7 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.domain.ids import Millis, TopicName
@@ -60,7 +59,7 @@ _AS_OF: Columns = (
     "since",
     "topic_now",
 )
-_PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset", "metadata")
+_PLAN: Columns = (*PLAN, "metadata")
 UNKNOWN = "unknown"
 
 
@@ -249,35 +248,14 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
             say(_nothing_known(admin, options, group_id))
             is_refused = True
         rows += [_plan_row(group_id, each) for each in planned]
-    if options.export:
-        _export(rows, is_one=len(options.group) == 1)
-    elif options.output == "json":
-        print_json({"is_executed": options.execute, "offsets": rows})
-    else:
-        _print(rows, _PLAN, options)
-        if rows and options.output == "table" and not options.execute:
-            say("nothing was changed; add --execute to make the changes")
+    print_plan(rows, _PLAN, options)
     return 1 if is_refused else 0
 
 
 def _plan_row(group_id: str, each: PlannedRestore) -> Row:
-    return {
-        "group": group_id,
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
-        "current_offset": each.committed.offset if each.committed else None,
-        "new_offset": each.restored.offset if each.restored else None,
-        "metadata": each.restored.metadata if each.restored else None,
-    }
-
-
-def _export(rows: list[Row], *, is_one: bool) -> None:
-    """Print the format of --from-file. It cannot represent offsets to be removed, which are omitted."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    for row in rows:
-        if row["new_offset"] is not None:
-            names = ("topic", "partition", "new_offset")
-            writer.writerow([row[name] for name in (names if is_one else ("group", *names))])
+    restored = each.restored
+    row = plan_row(group_id, each, restored.offset if restored else None)
+    return row | {"metadata": restored.metadata if restored else None}
 
 
 # Shared
