@@ -13,7 +13,7 @@ from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode
 from headgate.log.memory_filesystem import MemoryFileSystem
-from headgate.runtime import shard_runtime
+from headgate.runtime import held_replies, shard_runtime
 from headgate.runtime.clock import Clock
 from headgate.runtime.local_log import LocalLog
 from headgate.runtime.loop_watch import LoopWatch, Step
@@ -157,7 +157,7 @@ def test_a_deadline_brings_a_tick() -> None:
 
 def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """One command may answer thousands: other work runs in between, and every request is answered."""
-    monkeypatch.setattr(shard_runtime, "RELEASED_AT_ONCE", 3)
+    monkeypatch.setattr(held_replies, "RELEASED_AT_ONCE", 3)
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:

@@ -42,7 +42,7 @@ class LocalLogs:
         is_safe = end_kind in ("kills", "clean stops") or (
             end_kind == "power cuts" and runtime.log._is_durable
         )
-        kept = log.log_end_offset if end_kind != "power cuts" else runtime._visible_position
+        kept = log.log_end_offset if end_kind != "power cuts" else runtime._held.visible_position
         return is_safe and kept == runtime.position
 
     def cut_off(self, runtimes: Sequence[GroupRuntime], *, is_crash: bool) -> None:

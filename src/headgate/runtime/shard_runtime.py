@@ -15,16 +15,13 @@ It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
 5. If records cannot be applied or written because of an unexpected exception, rule 3 applies, and the
    command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
 6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
-7. If the loop was blocked, sockets are read before late timers run. So members that sent a heartbeat in time
-   are kept. Timers wait only once for this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
 from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
@@ -34,9 +31,17 @@ from headgate.core.contract import Effects, Producer, Shard, Token, TransactionE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
-from headgate.runtime.asking import NOW, Asker, give_up
+from headgate.runtime.asking import NOW
 from headgate.runtime.clock import Clock
 from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.held_replies import (
+    NOBODY,
+    HeldReplies,
+    OnReply,
+    Waiting,
+    answer_one,
+    refuse,
+)
 from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.quarantine import Quarantine
 from headgate.runtime.record_batches import RecordTooLarge
@@ -44,25 +49,16 @@ from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_loading import LogLoading
 from headgate.runtime.shard_reloading import Reloading
 from headgate.runtime.shard_start import ShardStart
+from headgate.runtime.shard_timer import ShardTimer
 from headgate.runtime.state_log import Batches, Lost, StateLog
 from headgate.topics.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
-OnReply = Callable[[Any], None]
-Waiting = tuple[OnReply, Asker | None]
-"""Callback of a reply, and the asker that is given up if the callback fails."""
-
 TICK_SLICE_SECONDS: Final = 0.005
 """Time for which due timers run in one slice."""
 TICK_PAUSE_SECONDS = 0.1
 """Pause after a failed timer, so that one that fails repeatedly does not keep the loop busy."""
-RELEASED_AT_ONCE = 256
-"""Replies that are released in one slice: a rebalance answers every member of a group."""
-LATE_MS: Final = 100
-"""Delay of a timer that shows that the loop was blocked: requests may wait unread in the sockets."""
-LATE_PAUSE_SECONDS: Final = 0.05
-"""Pause of late timers, in which sockets are read."""
 EARLY_RECORDS = 500
 """Records of a loop iteration after which an idle disk starts to write them."""
 EARLY_SYNC_FACTOR = 4
@@ -89,9 +85,6 @@ WRITING = Job("shard write")
 TIMERS = Job("shard timers")
 
 _NOTHING: Effects[Any] = Effects()
-_NOBODY: Waiting = (lambda result: None, None)
-"""Receiver of replies to requests that were refused already."""
-
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
@@ -117,14 +110,10 @@ class ShardRuntime(Generic[ShardT]):
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._batches = kind.batches_for(log)
+        self._held = HeldReplies(self._loop, lambda: self.on_released())
+        self._timer = ShardTimer(self._loop, clock, self._on_timer)
         self.quarantine = Quarantine(self._loop.time)
         """Refused keys, shared by all runtimes of a coordinator."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_deadline: Millis | None = None
-        self._timer_due = Millis(0)
-        """Time of the armed timer, by steady time."""
-        self._has_waited = False
-        """Whether late timers have waited for unread requests."""
         self._compared_at = Millis(-1)
         """Steady time of the last comparison with the system time."""
         self._told_ahead_ms = 0
@@ -144,17 +133,14 @@ class ShardRuntime(Generic[ShardT]):
         """Log offset after the last decided record."""
         self._written_position = 0
         """Log offset after the last written record."""
-        self._visible_position = 0
-        """Log offset up to which replies may be released."""
         self._waiting: dict[Token, Waiting] = {}
         self._batches.drop()
-        self._held: deque[tuple[int, Waiting, Any]] = deque()
+        self._held.drop()
         self._is_flush_due = False
         self._turn_began = 0.0
         self._turn_time = Millis(0)
         """System time of the first record decided since the last write."""
-        self._no_tick_before = 0.0
-        """Loop time before which timers wait, because of a failed timer or of unread requests."""
+        self._timer.reset()
         self._others: list[Batches] = []
         """Batches of other writers that arrived during the load."""
         self._torn: list[Any] = []
@@ -246,8 +232,8 @@ class ShardRuntime(Generic[ShardT]):
             refused[1].ask_each()
             return
         others = [waiting.pop(reply.token, None) for reply in effects.replies if reply.token != token]
-        _answer((refused,), ErrorCode.UNKNOWN_SERVER_ERROR)
-        _answer(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        refuse((refused,), ErrorCode.UNKNOWN_SERVER_ERROR)
+        refuse(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _blame(self, key: Hashable, command: Any, failure: Exception) -> None:
         """Fail over to recovery, because decided records cannot be applied."""
@@ -291,32 +277,21 @@ class ShardRuntime(Generic[ShardT]):
         """Apply decided and encoded records, and hold the replies until they are durable."""
         if count:
             self._apply(effects, count)
-        waiting = self._waiting
-        if self._position <= self._visible_position and len(effects.replies) <= RELEASED_AT_ONCE:
+        waiting, held = self._waiting, self._held
+        if held.are_due(self._position, len(effects.replies)):
             # All that the replies depend on is durable.
             self._arm_timer()
             for reply in effects.replies:
-                self._answer_one(waiting.pop(reply.token, _NOBODY), reply.result)
+                answer_one(waiting.pop(reply.token, NOBODY), reply.result)
             return
         for reply in effects.replies:
-            self._held.append((self._position, waiting.pop(reply.token, _NOBODY), reply.result))
+            held.hold(self._position, waiting.pop(reply.token, NOBODY), reply.result)
         if not self._is_flush_due:
             self._is_flush_due = True
             self._turn_began = self.seconds()
             self._loop.call_soon(self._flush)
         if self._position - self._written_position >= EARLY_RECORDS:
             self._write_early()
-
-    @staticmethod
-    def _answer_one(waiting: Waiting, result: Any) -> None:
-        on_reply, asker = waiting
-        before, NOW.asker = NOW.asker, asker
-        try:
-            on_reply(result)
-        except Exception as failure:  # one failed reply must not delay the others
-            give_up(asker, failure)
-        finally:
-            NOW.asker = before
 
     def _write_early(self) -> None:
         """Write before the end of the iteration if the disk is idle, so that it syncs meanwhile.
@@ -334,7 +309,7 @@ class ShardRuntime(Generic[ShardT]):
         self._is_flush_due = False
         if self._position > self._written_position and not self._write():
             return
-        self._release()
+        self._held.release()
         if self._state is State.ACTIVE:
             self._arm_timer()
 
@@ -359,7 +334,7 @@ class ShardRuntime(Generic[ShardT]):
         if end != self._position:
             self._jump(end)
         self._written_position = end
-        self._visible_position = visible = self.log.durable_position
+        self._held.visible_position = visible = self.log.durable_position
         if visible >= end and self._trouble.is_failing:
             self._trouble.ended()
 
@@ -367,21 +342,16 @@ class ShardRuntime(Generic[ShardT]):
         """Move the replies of this write to its actual end, after batches of other writers."""
         assert end > self._position, "a log goes forward"
         self._position = end
-        held = self._held
-        for index in range(len(held) - 1, -1, -1):
-            position, waiting, result = held[index]
-            if position <= self._written_position:
-                break
-            held[index] = end, waiting, result
+        self._held.move(self._written_position, end)
 
     # --- callbacks of the log ---
 
     def _on_durable(self, position: int) -> None:
         if self._state is State.ACTIVE:
-            self._visible_position = position
+            self._held.visible_position = position
             if self._trouble.is_failing:
                 self._trouble.ended()
-            self._release()
+            self._held.release()
 
     def _on_others(self, batches: Batches) -> None:
         """Apply batches of other writers, mostly markers."""
@@ -404,30 +374,6 @@ class ShardRuntime(Generic[ShardT]):
         elif self._state is State.ACTIVE:
             self._fail("log failed", failure)
 
-    def _release(self) -> None:
-        held, visible = self._held, self._visible_position
-        if not held or held[0][0] > visible:
-            return
-        before = NOW.asker
-        left = RELEASED_AT_ONCE
-        while held and held[0][0] <= visible:
-            if not left:
-                self._loop.call_soon(self._release_more, held)
-                break
-            left -= 1
-            _, (on_reply, NOW.asker), result = held.popleft()
-            try:
-                on_reply(result)
-            except Exception as failure:  # one failed reply must not delay the others
-                give_up(NOW.asker, failure)
-        NOW.asker = before
-        self.on_released()
-
-    def _release_more(self, held: deque[tuple[int, Waiting, Any]]) -> None:
-        """Release more replies in another slice, unless the shard failed meanwhile."""
-        if held is self._held and self._state is State.ACTIVE:
-            self._release()
-
     # --- time ---
 
     def _now(self) -> Millis:
@@ -449,32 +395,12 @@ class ShardRuntime(Generic[ShardT]):
         self.shard.handle(SystemTimeMoved(ahead_ms), now)
 
     def _arm_timer(self) -> None:
-        deadline = self.shard.next_deadline()
-        if deadline == self._timer_deadline:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_deadline = deadline
-        if deadline is not None:
-            now = self._clock.steady_time()
-            delay_seconds = max(0, deadline - now) / 1000
-            delay_seconds = max(delay_seconds, self._no_tick_before - self._loop.time())
-            self._timer_due = Millis(now + int(1000 * delay_seconds))
-            self._timer = self._loop.call_later(delay_seconds, self._on_timer)
+        self._timer.arm(self.shard.next_deadline())
 
-    def _on_timer(self) -> None:
+    def _on_timer(self, deadline: Millis) -> None:
         """Run the due timers, one Tick after the other, for the length of a slice."""
-        self._timer = None
-        deadline, self._timer_deadline = self._timer_deadline, None
-        if self._state is not State.ACTIVE or deadline is None:
+        if self._state is not State.ACTIVE:
             return
-        if self._clock.steady_time() - self._timer_due >= LATE_MS and not self._has_waited:
-            self._has_waited = True
-            self._no_tick_before = max(self._no_tick_before, self._loop.time() + LATE_PAUSE_SECONDS)
-            self._arm_timer()
-            return
-        self._has_waited = False
         outer = self.watch.begin(TIMERS)
         try:
             self._tick(deadline)
@@ -490,7 +416,7 @@ class ShardRuntime(Generic[ShardT]):
         slice_end = self.seconds() + TICK_SLICE_SECONDS
         while self._state is State.ACTIVE and deadline is not None and deadline <= now:
             if not self._run(Tick(), 0):
-                self._no_tick_before = self._loop.time() + TICK_PAUSE_SECONDS
+                self._timer.pause(TICK_PAUSE_SECONDS)
                 break
             if self.seconds() > slice_end:
                 break
@@ -517,7 +443,7 @@ class ShardRuntime(Generic[ShardT]):
         if self.is_fenced:
             return
         self.shard = start.shard
-        self._position = self._written_position = self._visible_position = start.position
+        self._position = self._written_position = self._held.visible_position = start.position
         self.checkpoint_position = start.checkpoint_position
         self._torn = start.torn
         self._state = State.ACTIVE
@@ -556,10 +482,10 @@ class ShardRuntime(Generic[ShardT]):
 
     def _drop(self, state: State, error: ErrorCode) -> None:
         """Drop the memory, and answer all waiting requests with `error`."""
-        orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
+        orphans = self._held.drop() + list(self._waiting.values())
         self._forget()
         self._state = state
-        _answer(orphans, error)
+        refuse(orphans, error)
 
     async def _reload(self) -> None:
         if not self.is_fenced:
@@ -581,12 +507,4 @@ class ShardRuntime(Generic[ShardT]):
             self._write()
         self.log.release()
         self._reloading.close()
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-def _answer(waiting: Iterable[Waiting | None], error: ErrorCode) -> None:
-    """Answer waiting requests with an error."""
-    for one in waiting:
-        if one is not None:
-            ShardRuntime._answer_one(one, error)
+        self._timer.reset()
