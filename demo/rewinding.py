@@ -24,7 +24,7 @@ BACK_BY = 10_000
 """Number of flights that are read again."""
 
 _LOG = DIRECTORY / "lake.log"
-_WITHIN_S = 90.0
+_WITHIN_S = 120.0
 
 
 class Lake:
