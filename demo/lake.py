@@ -1,7 +1,7 @@
 """A Spark stream that is a consumer group: `python -m demo.lake ADDRESS`, in a process of its own.
 
 It prints `ready` when the session is up, starts the stream at the line `go` on its standard input, and at the
-line `stop` ends it and prints what it wrote, as JSON.
+line `stop` ends it, writes the report on all groups of the broker, and prints as JSON what both contain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import headgate.spark
 from demo.analysis import session
-from demo.story import DIRECTORY, FLIGHTS_PER_BATCH, LAKE, TOPIC
+from demo.story import DIRECTORY, FLIGHTS_PER_BATCH, LAKE, REPORT, TOPIC
+from headgate.fleet.report import gather, page
 
 ROWS = DIRECTORY / "lake"
 
@@ -56,6 +57,13 @@ def summary(spark: SparkSession) -> dict[str, object]:
     }
 
 
+def report_on(spark: SparkSession, address: str) -> list[str]:
+    """Write the report on all groups of the broker, and return their names."""
+    found = gather(spark, address)
+    REPORT.write_text(page(found), encoding="utf-8")
+    return [each.facts.group_id for each in found.audited]
+
+
 def main(address: str) -> None:
     """Do what the lines of the standard input say."""
     spark = session()
@@ -67,7 +75,8 @@ def main(address: str) -> None:
                 query = start(spark, address)
             elif query is not None:
                 query.stop()
-                print(json.dumps(summary(spark)), flush=True)
+                found = {**summary(spark), "reported": report_on(spark, address)}
+                print(json.dumps(found), flush=True)
                 break
     finally:
         spark.stop()

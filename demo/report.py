@@ -106,11 +106,12 @@ def what_next(console: Console, directory: Path) -> None:
         ("lag.png", "the group's lag through the crash"),
         ("held.png", "what was read of three airports while one was paused"),
         ("lake/", "the flights as the Spark stream wrote them, in Parquet files"),
+        ("report.html", "all groups: findings, lag, commits, rebalances, members, expiries"),
         ("*.csv", "commits per minute and second, lag over time, rebalances"),
         ("data/", "the broker's data directory, in Kafka's own file format"),
         ("*.log", "what the broker, its clients and Spark had to say"),
     ):
-        console.print(f"  {f'{directory}/{name}':<20} {text}", highlight=False)
+        console.print(f"  {f'{directory}/{name}':<22} {text}", highlight=False)
     console.print("\n[bold]Try next[/]")
     console.print(
         f"  .venv/bin/headgate serve --data-dir {directory}/data --listen 127.0.0.1:9092\n"

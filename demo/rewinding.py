@@ -15,7 +15,7 @@ from demo import children
 from demo.broker import DemoBroker
 from demo.report import Check
 from demo.shell import show_consumer_groups
-from demo.story import DIRECTORY, LAKE, TOPIC, DemoFailed
+from demo.story import DIRECTORY, GROUP, LAKE, REPORT, TOPIC, DemoFailed
 from headgate.admin import Admin
 
 REWOUND = 2
@@ -84,7 +84,7 @@ def rewind_a_stream(console: Console, broker: DemoBroker, lake: Lake, total: int
     with console.status("the stream reads to the last flight"):
         lake.wait_until(lambda at: sum(at.values()) == total, "all flights")
     show_consumer_groups(console, broker, ["--describe", "--group", LAKE])
-    with console.status("Spark counts what the stream wrote"):
+    with console.status("Spark counts what the stream wrote, and makes a report on all groups"):
         return judge(lake.end(), total, target)
 
 
@@ -104,6 +104,10 @@ def judge(found: dict[str, Any], total: int, target: int) -> list[Check]:
             f"the {count:,} flights from the new offset on came twice; nothing else did",
         ),
         Check(found["same_epoch"] == 0, "the second time in a higher epoch"),
+        Check(
+            {GROUP, LAKE} <= set(found["reported"]),
+            f"{REPORT.name} tells of all {len(found['reported'])} groups",
+        ),
     ]
 
 

@@ -11,6 +11,8 @@ GROUP = "departures"
 BOARDING = "boarding"
 """The group with server-side assignment."""
 
+REPORT = DIRECTORY / "report.html"
+
 LAKE = "lake"
 """The group that is a Spark stream."""
 

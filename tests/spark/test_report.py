@@ -36,8 +36,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         admin = AdminClient(address)
         admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(timeout=30)
         producer = Producer(address)
-        for _ in range(30):
-            producer.produce("flights", b"x")
+        for number in range(30):  # the first of them from 1970
+            producer.produce("flights", b"x", timestamp=1 if number == 0 else 0)
         assert producer.flush(20) == 0
         for group, offsets in ((ODD, (4, 10)), ("back", (20, 5))):
             consumer = Consumer({**address, "group.id": group})

@@ -30,6 +30,9 @@ from headgate.spark.transforms import commits_per_interval, end_offsets_over_tim
 SHOWN = 7
 """Number of groups with a line of their own; the others are one line."""
 
+MOST_FOLLOWED = 2_000
+"""Maximum number of partitions whose lag is followed over time, of all groups together."""
+
 OnStep = Callable[[str], None]
 
 
@@ -49,7 +52,9 @@ class Report:
     commits: tuple[Series, ...] = ()
     """Commits of partitions in each interval, by group."""
     lag: tuple[Series, ...] | None = None
-    """Lag at the end of each interval, by group; None: not asked for, or no topic could be read."""
+    """Lag at the end of each interval, of the groups with the largest lag that have at most `MOST_FOLLOWED`
+    partitions together; None: not asked for, or no topic could be read.
+    """
     rebalances: tuple[Series, ...] = ()
     """Changes of members in each interval, by group."""
     members: tuple[Series, ...] = ()
@@ -133,16 +138,39 @@ def _interval(report: Report) -> str:
 
 
 def _lag(spark: SparkSession, known: Source, report: Report, commits: DataFrame) -> tuple[Series, ...] | None:
-    wanted = {row["topic"] for row in commits.select("topic").distinct().collect()}
+    names = _followed(report)
+    followed = commits.where(F.col("group_id").isin(names))
+    wanted = {row["topic"] for row in followed.select("topic").distinct().collect()}
     topics = sorted(wanted & _topics_of(known))
     if not topics:
         return None
     read = records(spark, report.source, ",".join(topics), columns="topic,partition,offset,timestamp")
-    ends = read.transform(end_offsets_over_time(_interval(report)))
-    lags = commits.where(F.col("topic").isin(topics)).transform(lag_over_time(ends, _interval(report)))
+    # Producers choose the times of records, which may be years apart: count those outside at the borders.
+    first, last = (F.timestamp_millis(F.lit(at)) for at in (report.first_at, report.last_at))
+    within = read.withColumn("timestamp", F.least(F.greatest("timestamp", first), last))
+    ends = within.transform(end_offsets_over_time(_interval(report)))
+    lags = followed.where(F.col("topic").isin(topics)).transform(lag_over_time(ends, _interval(report)))
     by_group = lags.where("lag is not null").groupBy("group_id", "at").agg(F.sum("lag").alias("value"))
     in_ms = by_group.select("group_id", F.unix_millis("at").alias("at"), "value")
     return tuple(_largest(in_ms, F.max("value")))
+
+
+def _followed(report: Report) -> list[str]:
+    """Return the groups whose lag is followed: those with the largest lag now, and not too many partitions.
+
+    Where no lag is known, those with the most commits. Each partition has a row for each interval.
+    """
+    committed_most = [each.name for each in report.commits]
+    rank = {name: number for number, name in enumerate(committed_most)}
+    facts = [each.facts for each in report.audited]
+    facts.sort(key=lambda one: (-(one.lag or 0), rank.get(one.group_id, len(rank)), one.group_id))
+    names: list[str] = []
+    left = MOST_FOLLOWED
+    for one in facts:
+        if one.offset_count <= left and len(names) < SHOWN:
+            names.append(one.group_id)
+            left -= one.offset_count
+    return names
 
 
 def _topics_of(known: Source) -> set[str]:
