@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.core.pause.paused import with_paused, without
-from headgate.domain.ids import TopicId
-from headgate.records import Pause
+from headgate.core.pause.dispatch import MOST_RECORD_BYTES
+from headgate.core.pause.paused import record_of, with_paused, without
+from headgate.domain.ids import GroupId, Millis, TopicId
+from headgate.records import Pause, PausedPartitions, encode
 
 TOPIC = TopicId(b"0123456789abcdef")
 COUNT = 300
@@ -34,3 +35,18 @@ def test_the_work_grows_with_the_partitions_also_if_each_names_its_topic() -> No
     assert with_paused(paused, [*partitions, (TOPIC, [COUNT])], Pause())[TOPIC].keys() == {*range(COUNT + 1)}
     assert without(paused, partitions) == {}
     assert Index.looks < 30 * COUNT
+
+
+def test_a_record_that_a_resume_makes_larger_fits_into_a_batch() -> None:
+    """The first pause has the number 0, which takes no bytes; a resume can give it to another pause."""
+    first, second = Pause(Millis(1), "a", "first"), Pause(Millis(2), "a", "second")
+    topics = [TopicId(number.to_bytes(16, "big")) for number in range(MOST_RECORD_BYTES // 22 - 10)]
+    paused = {topic: {0: first} for topic in topics} | {topics[0]: {0: first, 1: second}}
+    resumed = without(paused, [(topics[0], [0])])
+    assert _size(paused) <= MOST_RECORD_BYTES < _size(resumed) < 1_000_000
+
+
+def _size(paused: PausedPartitions) -> int:
+    _, value = encode(record_of(GroupId("g"), paused))
+    assert value is not None
+    return len(value)

@@ -31,8 +31,12 @@ from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.records import Pause, PausedPartitions, encode
 from headgate.records.columns import Int64s
 
-MOST_RECORD_BYTES = 800_000
-"""Maximum size of the record of a group's paused partitions, which must fit into one batch."""
+MOST_RECORD_BYTES = 700_000
+"""Maximum size of the record of a group's paused partitions after a pause.
+
+It must fit into one batch, also after resumes of some of them: then it can be larger by a third, because
+the pauses get other numbers (`headgate.records.paused_partitions`).
+"""
 _BYTES_A_PARTITION = 8
 _BYTES_A_TOPIC = 32
 _BYTES_A_PAUSE = 8192
