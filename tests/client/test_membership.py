@@ -224,6 +224,25 @@ def test_a_member_leaves_also_if_its_last_join_had_no_response(join: Join, broke
     assert not group.members
 
 
+def test_a_join_without_a_response_does_not_block_the_next_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator may have let the member in: its instance id would be in use until its session ends."""
+
+    def time_out(member: Membership, topic_ids: set[TopicId]) -> None:
+        raise RequestTimedOut("no response")
+
+    settings = MemberSettings(
+        group_id=GroupId("unanswered"), topics=(FLIGHTS,), instance_id=InstanceId("instance")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(Membership, "_learn_names", time_out)
+        with pytest.raises(RequestTimedOut):
+            Membership(broker.bootstrap_servers, settings).join()
+    with Membership(broker.bootstrap_servers, settings) as member:
+        assert member.wait_for_assignment(5).assigned == ALL
+
+
 # --- the state without a server ---
 
 

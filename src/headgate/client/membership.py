@@ -193,7 +193,9 @@ class Membership:
         """
         try:
             self._heartbeats.retrying(self._beat)
-        except BaseException:
+        except BaseException as failure:
+            if isinstance(failure, RequestTimedOut):  # the coordinator may have let it in
+                self._send_leave(self._state.leaving())
             self._close()
             raise
         self._thread = threading.Thread(target=self._keep_alive, name="headgate-member", daemon=True)
