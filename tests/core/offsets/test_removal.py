@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.counted import Index
 from tests.core.harness import NONE, Harness, heartbeat, join, leave
 
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups
+from headgate.core.offsets import removal
 from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
 from headgate.core.offsets.expiry import Aging, GroupClock, group_clock, is_expired
 from headgate.core.offsets.removal import SLICE_BYTES
@@ -53,6 +55,21 @@ def live_on(h: Harness, generation: int, duration_ms: int, *member_ids: str) -> 
 
 
 # --- by request ---
+
+
+def test_the_work_of_a_deletion_grows_with_the_partitions_also_if_each_names_its_topic() -> None:
+    """A request that names a topic thousands of times does not stop the server."""
+    h, count = Harness(), 300
+    group_id, topic = GroupId("g"), TopicName("t")
+    h.ask(CommitOffsets(group_id, [(topic, [OffsetToCommit(one, 1, -1, "") for one in range(count)])]))
+    partitions: list[Any] = [(topic, [Index(one)]) for one in range(count)]
+    Index.looks = 0
+    command = DeleteOffsets(group_id, partitions)
+    result, removals = removal.delete(h.shard.offsets, command, lambda topic, named: False)
+    assert Index.looks < 30 * count
+    assert [error for _, error in result.topics] == [NONE] * count
+    removed: list[Any] = [one for change in removals for one in records_of(change)]
+    assert sorted(one.partition for one in removed) == [*range(count)]
 
 
 def test_deleting_offsets_of_a_group_that_is_not_there() -> None:

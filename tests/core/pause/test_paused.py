@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.core.counted import Index
+
 from headgate.core.pause.dispatch import MOST_RECORD_BYTES
 from headgate.core.pause.paused import record_of, with_paused, without
 from headgate.domain.ids import GroupId, Millis, TopicId
@@ -11,19 +13,6 @@ from headgate.records import Pause, PausedPartitions, encode
 
 TOPIC = TopicId(b"0123456789abcdef")
 COUNT = 300
-
-
-class Index(int):
-    """A partition that counts how often a dictionary or set takes it in or looks for it."""
-
-    looks = 0
-
-    def __hash__(self) -> int:
-        type(self).looks += 1
-        return super().__hash__()
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other)
 
 
 def test_the_work_grows_with_the_partitions_also_if_each_names_its_topic() -> None:

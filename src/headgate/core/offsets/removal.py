@@ -73,16 +73,16 @@ def delete(
     """
     group_id = command.group_id
     outcomes = []
-    gone: dict[TopicName, list[int]] = {}
+    wanted: dict[TopicName, list[int]] = {}
     for topic, partitions in command.topics:
         if is_held(topic, partitions):
             outcomes.append((topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         outcomes.append((topic, ErrorCode.NONE))
-        found = table.committed_among(group_id, topic, partitions)
-        if topic in gone:
-            found = list(dict.fromkeys([*gone[topic], *found]))
-        if found:
+        wanted.setdefault(topic, []).extend(partitions)  # a request may name a topic thousands of times
+    gone: dict[TopicName, list[int]] = {}
+    for topic, named in wanted.items():
+        if found := table.committed_among(group_id, topic, named):
             gone[topic] = found
     return DeleteOffsetsResult(ErrorCode.NONE, outcomes), removals_of(group_id, gone)
 
