@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.spark.coordinator_records import GROUP, NOW
 from tests.spark.support import rows_of
+from tests.waiting import wait_until
 from typer.testing import CliRunner
 
 from headgate.cli import app
@@ -19,7 +25,17 @@ from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import SyncMark, save_sync_mark
 from headgate.records import GroupTombstone, OffsetCommit, encode
 from headgate.records.runs import RunPlace
-from headgate.spark.landing import LandingFailed, LandingRefused, current, groups, land, work
+from headgate.spark.landing import (
+    LandingFailed,
+    LandingRefused,
+    current,
+    groups,
+    job,
+    land,
+    offsets_as_of,
+    run_here,
+    work,
+)
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.state import load_groups, load_offsets
 from headgate.spark.schemas import arrow_schema
@@ -171,8 +187,8 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
             break
     assert survived
     # Two files of commits, one each of events and rebalances, three of states, the progress four times, and
-    # two samples.
-    assert step == 13
+    # two samples, and the progress after the check of past days.
+    assert step == 14
 
 
 def test_large_logs_are_landed_range_by_range(
@@ -221,6 +237,108 @@ def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
     broker.append(0, [commit(1), event(), commit(2), commit(8), commit(9), commit(10)], epoch=3)
     with pytest.raises(LandingRefused, match="leader epoch 3, but what was landed before has 0"):
         land(str(broker.directory), str(target))
+
+
+def test_past_days_become_one_file_wherever_the_merge_is_killed(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are the same after it, and the offsets of the past too."""
+    left = 1 << 30
+
+    def counted(name: str) -> None:
+        step = getattr(Folder, name)
+
+        def dying(self: Folder, *arguments: Any) -> Any:
+            nonlocal left
+            if not left:
+                raise OSError("killed")
+            left -= 1
+            return step(self, *arguments)
+
+        monkeypatch.setattr(Folder, name, dying)
+
+    for name in ("write", "rename", "delete"):
+        counted(name)
+    log, unmerged = Broker(tmp_path / "grown"), tmp_path / "unmerged"
+    for number in range(3):
+        log.append(0, [commit(number, 1), event(1)])
+        with monkeypatch.context() as patch:
+            patch.setattr(job, "merge_tasks", lambda *_: [])
+            land(str(log.directory), str(unmerged), is_sampling=False)
+    progress = unmerged / "_headgate" / "progress.json"
+    progress.write_text(progress.read_text().replace('"merged_before": "2', '"merged_before": "1'))
+    before = offsets_as_of(str(unmerged), NOW + DAY_MS)
+    survived = False
+    for step in range(40):
+        target = tmp_path / f"tables{step}"
+        shutil.copytree(unmerged, target)
+        left = step
+        try:
+            land(str(log.directory), str(target), is_sampling=False)
+            survived = True
+        except (OSError, LandingFailed):
+            left = 1 << 30
+            land(str(log.directory), str(target), is_sampling=False)
+        check(log, target)
+        assert offsets_as_of(str(target), NOW + DAY_MS).equals(before)
+        for table in VIEWS:
+            (file,) = (target / table).rglob("*.parquet")
+            assert file.name == f"{0:020}-{6:020}.parquet"
+        if survived:
+            break
+    assert survived
+    assert step == 12  # of two tables one write, one rename and three deletions each, and the progress twice
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    """SIGKILL in the middle of a run; the next one finishes it."""
+    made = Broker(tmp_path / "data")
+    for number in range(20):
+        made.append(0, [commit(number, number % 4), event(number % 4)])
+    target = tmp_path / "tables"
+    program = (
+        "import sys; from headgate.spark.landing import land, work\n"
+        "work.MOST_OFFSETS = 2\nland(*sys.argv[1:3])"
+    )
+    command = [sys.executable, "-c", program, str(made.directory), str(target)]
+    process = subprocess.Popen(command)
+    try:
+        wait_until(lambda: len(list(target.glob("offset_commits/*/*/*.parquet"))) > 2, "some files", 60)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(rows(target, "offset_commits")) < 20
+    land(str(made.directory), str(target))
+    check(made, target)
+    check_states(target)
+
+
+def test_the_command_lands_continuously(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again until it is interrupted, and says what it landed; an idle look says nothing."""
+    target, looks = tmp_path / "tables", 0
+
+    def later(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        assert seconds == 3
+        if looks == 2:
+            broker.append(0, [commit(50), commit(51)])
+        if looks == 4:
+            raise KeyboardInterrupt
+
+    command_module = importlib.import_module("headgate.cli.spark")
+    monkeypatch.setattr(command_module, "session", lambda *_: None)
+    monkeypatch.setattr("headgate.spark.landing.run_on_spark", lambda _: run_here)
+    monkeypatch.setattr(time, "sleep", later)
+    command = ["spark", "land", str(broker.directory), str(target), "--continuously", "--every", "3"]
+    result = CliRunner().invoke(app, [*command, "--tables", "offset_commits,offsets_current"])
+    assert result.exit_code == 130
+    said = [line for line in result.output.splitlines() if line.startswith("landed")]
+    assert ["landed 5 rows of offset_commits" in said[0], "landed 2 rows" in said[1]] == [True, True]
+    assert len(said) == 2
+    assert len(rows(target, "offset_commits")) == 7
 
 
 @pytest.mark.timeout(120)

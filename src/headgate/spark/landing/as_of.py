@@ -131,7 +131,7 @@ def _read(
     parts = [
         target.read_table(name, schema.names, where).select(schema.names)
         for name in target.names(f"{table}/log_partition={partition}")
-        if tables.end_in(name) > start
+        if tables.end_in(name) > start and not tables.is_hidden(name)
     ]
     found = pa.concat_tables([schema.empty_table(), *parts])
     return found.sort_by([("log_offset", "ascending")])

@@ -77,6 +77,18 @@ class Folder:
         found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
         return found
 
+    def row_count(self, name: str) -> int:
+        """Return the number of rows of a Parquet file. Raises OSError."""
+        system, root = self._open()
+        return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
+
+    def rename(self, name: str, new: str) -> None:
+        """Rename a file. Raises OSError."""
+        system, root = self._open()
+        system.move(f"{root}/{name}", f"{root}/{new}")
+        if isinstance(system, fs.LocalFileSystem):
+            _sync(Path(f"{root}/{new}").parent)
+
     def names(self, folder: str) -> list[str]:
         """Return the names of all files below a folder, sorted; unfinished ones are omitted."""
         system, root = self._open()
@@ -136,8 +148,12 @@ def _put_durably(path: Path, content: bytes) -> None:
         raise
     # Sync the parents of new folders too: without their directory entries the file is lost in a crash.
     for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

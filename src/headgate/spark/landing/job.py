@@ -12,6 +12,7 @@ from headgate.spark.landing import tables as landed_tables
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import Bounds, coordinator_logs
+from headgate.spark.landing.merging import merge_tasks
 from headgate.spark.landing.progress import (
     Gap,
     LandingRefused,
@@ -21,13 +22,13 @@ from headgate.spark.landing.progress import (
     save_progress,
 )
 from headgate.spark.landing.sampling import sample
-from headgate.spark.landing.work import Done, Failed, LandingTask, end_of_range, try_range
+from headgate.spark.landing.work import Done, Failed, LandingTask, Task, end_of_range, try_task
 from headgate.spark.options import OptionError, Options, parse, source_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Run = Callable[[Sequence[LandingTask]], list[Done | Failed]]
+Run = Callable[[Sequence[Task]], list[Done | Failed]]
 """Runs tasks and returns the result of each."""
 
 
@@ -47,19 +48,19 @@ class Landed:
     incomplete: dict[int, int]
 
 
-def run_here(tasks: Sequence[LandingTask]) -> list[Done | Failed]:
+def run_here(tasks: Sequence[Task]) -> list[Done | Failed]:
     """Run the tasks in this process, one after another."""
-    return [try_range(task) for task in tasks]
+    return [try_task(task) for task in tasks]
 
 
 def run_on_spark(spark: SparkSession) -> Run:
     """Run the tasks in the workers of a session, one Spark task each."""
 
-    def run(tasks: Sequence[LandingTask]) -> list[Done | Failed]:
+    def run(tasks: Sequence[Task]) -> list[Done | Failed]:
         if not tasks:
             return []
         ranges = spark.sparkContext.parallelize(list(tasks), len(tasks))
-        found: list[Done | Failed] = ranges.map(try_range).collect()
+        found: list[Done | Failed] = ranges.map(try_task).collect()
         return found
 
     return run
@@ -94,6 +95,8 @@ def _land(
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
+    if progress.is_merging:
+        progress = _merge(job, progress)
     if progress.planned:  # by an unfinished run
         progress = _do(job, progress)
     while planned := _ranges(options, progress, logs):
@@ -103,6 +106,7 @@ def _land(
     if is_sampling and set(landed_tables.SAMPLED) & set(progress.tables):
         progress, sampled = sample(options, folder, progress)
         rows |= sampled
+    progress = _merge(job, progress)
     landed = progress.partitions
     return Landed(
         rows,
@@ -148,13 +152,35 @@ def _do(job: _Job, progress: Progress) -> Progress:
         for partition, start, end in progress.planned
     ]
     found: list[Done] = []
-    for done in job.run(tasks):
-        if isinstance(done, Failed):
-            raise LandingRefused(done.message) if done.is_refusal else LandingFailed(done.message)
+    for done in _run(job, tasks):
         found.append(done)
         for table, count in done.rows.items():
             job.rows[table] += count
     progress = progress.done({done.partition: done.epoch for done in found}, _gaps(job, progress, found))
+    save_progress(job.folder, progress)
+    return progress
+
+
+def _run(job: _Job, tasks: Sequence[Task]) -> list[Done]:
+    """Run tasks. Raises LandingRefused, LandingFailed."""
+    found = []
+    for done in job.run(tasks):
+        if isinstance(done, Failed):
+            raise LandingRefused(done.message) if done.is_refusal else LandingFailed(done.message)
+        found.append(done)
+    return found
+
+
+def _merge(job: _Job, progress: Progress) -> Progress:
+    """Merge the files of past days, once a day, or where a run before was killed."""
+    today = landed_tables.date_of(time.time_ns() // 1000)
+    if progress.merged_before == today and not progress.is_merging:
+        return progress
+    if tasks := merge_tasks(job.folder, progress.tables, today):
+        progress = replace(progress, is_merging=True)
+        save_progress(job.folder, progress)
+        _run(job, tasks)
+    progress = replace(progress, merged_before=today, is_merging=False)
     save_progress(job.folder, progress)
     return progress
 

@@ -2,11 +2,13 @@
 
     {"format": 1, "cluster_id": "...", "tables": ["offset_commits"],
      "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []}},
-     "planned": [[0, 5600, 9000]], "run": 17, "sampled_at": null}
+     "planned": [[0, 5600, 9000]], "run": 17, "sampled_at": null, "merged_before": "2026-11-22",
+     "is_merging": false}
 
 `partitions` has the landed range of each partition of the log, the leader epoch of the last batch, and the
 gaps. `planned` has the ranges of a run in progress: after a crash the next run lands them again unchanged.
 `run` is the number of the last sample of end offsets; `sampled_at` is its time in us while it is in progress.
+Files of dates before `merged_before` were merged; `is_merging` is set while they are.
 """
 
 from __future__ import annotations
@@ -68,6 +70,8 @@ class Progress:
     planned: tuple[Range, ...] = ()
     run: int = 0
     sampled_at: int | None = None
+    merged_before: str = ""
+    is_merging: bool = False
 
     def done(self, epochs: Mapping[int, int], gaps: Mapping[int, Gap]) -> Progress:
         """Return the progress after the planned ranges.
@@ -95,6 +99,8 @@ class Progress:
             "planned": self.planned,
             "run": self.run,
             "sampled_at": self.sampled_at,
+            "merged_before": self.merged_before,
+            "is_merging": self.is_merging,
         }
         return json.dumps(content, indent=1).encode()
 
@@ -114,6 +120,8 @@ class Progress:
             tuple((partition, start, end) for partition, start, end in content["planned"]),
             content.get("run", 0),
             content.get("sampled_at"),
+            content.get("merged_before", ""),
+            content.get("is_merging", False),
         )
 
 

@@ -89,6 +89,11 @@ def end_in(name: str) -> int:
     return int(name.rpartition("/")[2].removesuffix(".parquet").rpartition("-")[2])
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether readers ignore a file, by its name."""
+    return name.rpartition("/")[2].startswith("_")
+
+
 def current_file(table: str, partition: int) -> str:
     """Return the name of the file of a current table."""
     return f"{table}/log_partition={partition}/current.parquet"

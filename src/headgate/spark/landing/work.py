@@ -15,6 +15,7 @@ from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import current, groups, tables
 from headgate.spark.landing.epochs import check_epochs
 from headgate.spark.landing.files import Folder
+from headgate.spark.landing.merging import MergeTask, merge
 from headgate.spark.landing.progress import LandingRefused
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
 from headgate.spark.options import Options
@@ -69,10 +70,16 @@ class Failed:
     is_refusal: bool
 
 
-def try_range(task: LandingTask) -> Done | Failed:
-    """Write the files of a range; return a failure as a value."""
+Task = LandingTask | MergeTask
+
+
+def try_task(task: Task) -> Done | Failed:
+    """Do the work of a task; return a failure as a value."""
     try:
-        return land_range(task)
+        if isinstance(task, LandingTask):
+            return land_range(task)
+        merge(task)
+        return Done(-1, -1, {})
     except (LandingRefused, MissingData, CorruptLog, OSError) as problem:
         return Failed(str(problem), isinstance(problem, LandingRefused))
 

@@ -1,0 +1,106 @@
+"""Rewrite the files of past days into one file for each partition and date.
+
+A merged file is written under a hidden name, `_START-END.parquet`. Then the files that it replaces are
+deleted, and it gets its name. A hidden file that exists is complete, so a merge that was killed is continued
+from there. In between, a reader may miss the rows of that date, but never sees one twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headgate.spark.landing import tables
+from headgate.spark.landing.files import Folder
+
+MOST_ROWS = 4_000_000
+"""Maximum number of rows of a merged file, which limits a worker's memory."""
+
+_HIDDEN = "_"
+_SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """A table's folder of one date, and of one partition for a table that grows."""
+
+    target: str
+    table: str
+    folder: str
+
+
+def merge_tasks(target: Folder, chosen: Sequence[str], today: str) -> list[MergeTask]:
+    """Return the folders of dates before `today` that have several files, or an unfinished merge."""
+    tasks = []
+    for table in chosen:
+        if table in tables.GROWING or table in tables.SAMPLED:
+            counts: dict[str, int] = {}
+            for name in target.names(table):
+                folder, _, file = name.rpartition("/")
+                counts[folder] = counts.get(folder, 0) + (2 if file.startswith(_HIDDEN) else 1)
+            tasks += [
+                MergeTask(target.uri, table, folder)
+                for folder, count in counts.items()
+                if count > 1 and _is_before(folder, today)
+            ]
+    return tasks
+
+
+def merge(task: MergeTask) -> None:
+    """Merge the files of a folder. Raises OSError."""
+    target = Folder(task.target)
+    for name in target.names(task.folder):
+        if _file(name).startswith(_HIDDEN):
+            _finish(target, name)
+    for names in _groups(target, target.names(task.folder)):
+        first, last = _bounds(names[0])[0], _bounds(names[-1])[1]
+        rows = pa.concat_tables([target.read_table(name) for name in names])
+        if order := tables.ORDER.get(task.table):
+            rows = rows.sort_by([(column, "ascending") for column in order])
+        hidden = f"{task.folder}/{_HIDDEN}{first}-{last}{_SUFFIX}"
+        target.write_table(hidden, rows)
+        _finish(target, hidden)
+
+
+def _finish(target: Folder, hidden: str) -> None:
+    """Replace the files whose rows are in a hidden file by that file."""
+    first, last = _bounds(hidden)
+    folder, _, file = hidden.rpartition("/")
+    for name in target.names(folder):
+        begin, end = _bounds(name)
+        if name != hidden and first <= begin and end <= last:
+            target.delete(name)
+    target.rename(hidden, f"{folder}/{file.removeprefix(_HIDDEN)}")
+
+
+def _groups(target: Folder, names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield consecutive files that make one merged file each."""
+    group: list[str] = []
+    rows = 0
+    for name in sorted(names, key=_bounds):
+        count = target.row_count(name)
+        if group and rows + count > MOST_ROWS:
+            if len(group) > 1:
+                yield group
+            group, rows = [], 0
+        group.append(name)
+        rows += count
+    if len(group) > 1:
+        yield group
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    """Return the first and the last number in the name of a file, which all have the same width."""
+    first, _, last = _file(name).removeprefix(_HIDDEN).removesuffix(_SUFFIX).partition("-")
+    return first, last or first
+
+
+def _file(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _is_before(folder: str, today: str) -> bool:
+    date = folder.rpartition("date=")[2]
+    return date != tables.NO_DATE and date < today
