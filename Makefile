@@ -5,6 +5,7 @@ SEEDS ?= 1..50
 SECONDS_EACH ?= 300
 MODULES ?= core/offsets
 MINUTES ?= 20
+COMMITS ?= 10000000
 DIGITS ?= 0123456789
 BIN := .venv/bin
 COMPILED := build/compiled
@@ -12,7 +13,7 @@ IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start kafka clean java
+.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -52,6 +53,9 @@ bench: $(COMPILED)/.ready  ## Measure against peers, side by side in one run (ma
 
 bench-start: $(COMPILED)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench.start
+
+bench-spark: $(BIN)/.ready java  ## Measure the pipeline on a synthetic log: make bench-spark COMMITS=40000000
+	$(BIN)/python -m bench.pipeline --commits $(COMMITS)
 
 kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench and make compat (Java and mvn needed).
 	$(BIN)/python -m bench.kafka
