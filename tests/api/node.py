@@ -52,6 +52,7 @@ class OneCall:
     """One request and its response."""
 
     principal = ANONYMOUS
+    correlation_id = 1
 
     def __init__(self, api: Api, version: int, client_id: str | None = "tester") -> None:
         self._api = api
@@ -59,6 +60,7 @@ class OneCall:
         self.client_id = client_id
         self.client_host = "/127.0.0.1"
         self.response: Any = None
+        self.prepared: Any = None
 
     @property
     def is_answered(self) -> bool:
@@ -69,6 +71,10 @@ class OneCall:
         """Keep the response as a client would read it."""
         assert not self.is_answered, "answered twice"
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Fail: only repeated requests have encoded responses."""
+        raise AssertionError("no request is repeated here")
 
     def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
         """Run all steps at once."""

@@ -83,6 +83,7 @@ class OneCall:
     """One request and its response."""
 
     principal = ANONYMOUS
+    correlation_id = 1
 
     def __init__(self, api: Api, version: int) -> None:
         self._api = api
@@ -90,6 +91,7 @@ class OneCall:
         self.client_id: str | None = "tester"
         self.client_host = "127.0.0.1"
         self.response: Any = None
+        self.prepared: Any = None
         self.is_finished = False
         self.disconnect_reason: str | None = None
 
@@ -98,6 +100,10 @@ class OneCall:
         assert not self.is_finished, "answered twice"
         self.is_finished = True
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Fail: only repeated requests have encoded responses."""
+        raise AssertionError("no request is repeated here")
 
     def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
         """Run all steps at once."""

@@ -87,6 +87,48 @@ def test_a_fetch_that_comes_again_finds_what_is_committed_now(version: int, inde
     run_scenario(scenario)
 
 
+def test_a_commit_that_was_refused_when_it_was_learned_is_answered_without_its_error() -> None:
+    """The response of a repeated commit has no error of the request that it was learned from."""
+
+    async def scenario(client: Client) -> None:
+        member = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        assert (await client.ask(member, 1)).error_code == ErrorCode.NONE
+        for offset in range(3):
+            response = await client.ask(commit(offset, [0, 1]), 9)
+            errors = [one.error_code for one in response.topics[0].partitions]
+            assert errors == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+        assert client.is_known(commit(3, [0, 1]), 9)
+        member.member_epoch = -1
+        assert (await client.ask(member, 1)).error_code == ErrorCode.NONE
+        response = await client.ask(commit(4, [0, 1]), 9)
+        assert [one.error_code for one in response.topics[0].partitions] == [ErrorCode.NONE] * 2
+        assert await committed(client) == {0: 4, 1: 5}
+
+    run_scenario(scenario)
+
+
+def test_a_request_with_bytes_that_no_version_knows_is_known_by_them() -> None:
+    """Unknown tagged fields are a part of the request; the offsets behind them are found."""
+
+    async def scenario(client: Client) -> None:
+        for offset in range(1, 5):
+            frame = request_frame(commit(offset, [2]), 8, offset, "again")[4:-1] + b"\x01\x63\x03abc"
+            client.connection.data_received(len(frame).to_bytes(4) + frame)
+            ((_, answer),) = await client.receive(1)
+            assert answer[4:] == await client.send(commit(0, [2], "other"), 8, f"new {offset}")
+            assert await committed(client) == {2: offset}
+        assert client.listener.served.repeats.find(frame, Habit()) is not None
+
+    run_scenario(scenario)
+
+
 def test_a_commit_that_comes_again_is_judged_again() -> None:
     """A group that has members now rejects a commit of a non-member, on each partition."""
 

@@ -34,6 +34,7 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from headgate.wire.repeats import WrittenResponse
 from headgate.wire.wide import Int64s, WideStructs
 
 _GROUP_NOT_FOUND_SINCE_VERSION = 9
@@ -66,6 +67,18 @@ class SortedCommit(NamedTuple):
             partition_count(partitions) == len(topic.partitions)
             for (_, partitions), topic in zip(self.wanted, self.response.topics, strict=True)
         )
+
+
+class PreparedCommit:
+    """A commit for the coordinator, and its response if all its partitions are accepted."""
+
+    __slots__ = ("command", "sorted", "written")
+
+    def __init__(self, command: CommitOffsets, sorted_commit: SortedCommit) -> None:
+        self.command = command
+        self.sorted = sorted_commit
+        self.written: WrittenResponse | None = None
+        """The encoded response, if a `Repeat` needed it before the answer."""
 
 
 def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCommit:

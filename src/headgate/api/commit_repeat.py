@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 from headgate.api import conditional_commit
-from headgate.api.commit_messages import command_of, fill_in, sort_out
-from headgate.api.contract import Node, Repeat, RepeatedCall, RepeatedCalls
+from headgate.api.commit_messages import PreparedCommit, command_of, fill_in, sort_out
+from headgate.api.contract import Call, Node, Repeat, RepeatedCalls
 from headgate.api.group_repeat import GroupRepeat
 from headgate.core.offsets.commands import (
     NO_RETENTION,
@@ -28,7 +28,6 @@ from headgate.domain.errors import ErrorCode
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
 from headgate.wire.repeats import Numbers, WrittenResponse
-from headgate.wire.wide import WideStructs
 
 if TYPE_CHECKING:
     from headgate.topics.topic import Topic
@@ -42,19 +41,27 @@ _KEPT_IN_COLUMNS_BYTES: Final = 165
 """Memory of a commit, and of each topic and partition, in bytes."""
 
 
-def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Repeat | None:
+def commit_repeat(node: Node, call: Call, request: OffsetCommitRequest) -> Repeat | None:
     """Return the `Repeat` for this commit; None for a commit that may be accepted only in part."""
-    if conditional_commit.is_wanted(request):
+    if request.retention_time_ms != NO_RETENTION or conditional_commit.is_wanted(request):
         return None
-    sorted_commit = sort_out(node, version, request)
-    if not sorted_commit.wanted or not sorted_commit.is_whole or request.retention_time_ms != NO_RETENTION:
+    version = call.api_version
+    prepared: PreparedCommit | None = call.prepared
+    if prepared is None:
+        sorted_commit = sort_out(node, version, request)
+        prepared = PreparedCommit(command_of(request, sorted_commit.wanted, version), sorted_commit)
+    command = prepared.command
+    if not command.topics or not prepared.sorted.is_whole:
         return None
-    command = command_of(request, sorted_commit.wanted, version)
     limit: int = node.settings["offset.metadata.max.bytes"]
-    if any(too_large_metadata(partitions, limit) for _, partitions in command.topics):
-        return None
-    topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
-    response = WrittenResponse(response_body(8, version, sorted_commit.response))
+    topics: list[Topic] = []
+    for name, partitions in command.topics:
+        if too_large_metadata(partitions, limit):
+            return None
+        known = node.topics.by_name(name)
+        if known is not None:
+            topics.append(known)
+    prepared.written = response = WrittenResponse(response_body(8, version, prepared.sorted.response))
     return CommitRepeat(node, _TakenCommit(version, request, command, topics, response))
 
 
@@ -63,11 +70,6 @@ def _text_bytes(partitions: ToCommit) -> int:
     if isinstance(partitions, OffsetColumns):
         return sum(map(len, partitions.texts()))
     return sum([len(one.metadata) for one in partitions])
-
-
-def _kept_bytes(partitions: ToCommit) -> int:
-    is_wide = isinstance(partitions, OffsetColumns)
-    return partition_count(partitions) * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
 
 
 class _TakenCommit(NamedTuple):
@@ -85,33 +87,26 @@ class CommitRepeat(GroupRepeat):
 
     __slots__ = ("_shape", "_taken", "is_narrow", "response")
 
+    numbers: ClassVar[tuple[str, ...]] = ("committed_offset",)
+
     def __init__(self, node: Node, taken: _TakenCommit) -> None:
         command = taken.command
-        weight_bytes = sum(
-            partition_count(partitions) * (len(command.group_id) + len(topic) + _RECORD_BYTES)
-            + _text_bytes(partitions)
-            for topic, partitions in command.topics
-        )
+        weight_bytes, kept_bytes = 0, _KEPT_BYTES
+        for topic, partitions in command.topics:
+            count = partition_count(partitions)
+            weight_bytes += count * (len(command.group_id) + len(topic) + _RECORD_BYTES)
+            weight_bytes += _text_bytes(partitions)
+            is_wide = isinstance(partitions, OffsetColumns)
+            kept_bytes += _TOPIC_KEPT_BYTES
+            kept_bytes += count * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
         super().__init__(node, command.group_id, taken.topics, weight_bytes)
-        self.kept_bytes = _KEPT_BYTES + sum(
-            _TOPIC_KEPT_BYTES + _kept_bytes(partitions) for _, partitions in command.topics
-        )
+        self.kept_bytes = kept_bytes
         self._taken = taken
         self._shape = shape_of(command)
         self.is_narrow = self._shape.records is not None
         """Whether it can share a batch with other commits of a turn; one in columns is a batch of its own."""
         self.response = taken.response
         """The response without errors."""
-
-    def invert(self, request: OffsetCommitRequest) -> None:
-        """Invert every offset."""
-        for topic in request.topics:
-            if isinstance(topic.partitions, WideStructs):
-                columns = topic.partitions.columns
-                topic.partitions.columns = {**columns, "committed_offset": ~columns["committed_offset"]}
-            else:
-                for partition in topic.partitions:
-                    partition.committed_offset = ~partition.committed_offset
 
     @classmethod
     def serve_each(
@@ -154,7 +149,7 @@ class CommitRepeat(GroupRepeat):
             for repeat, call, result in zip(repeats, calls, results, strict=True):
                 repeat._answer(node, call, result)
 
-    def _answer(self, node: Node, call: RepeatedCall, result: CommitResult | ErrorCode) -> None:
+    def _answer(self, node: Node, call: Call, result: CommitResult | ErrorCode) -> None:
         if result is ACCEPTED:
             call.answer_frame(self.response.frame(call.correlation_id))
             return

@@ -33,6 +33,10 @@ future to wait for; their exceptions are raised at the yield.
 class Call(Protocol):
     """A request that waits for its response."""
 
+    correlation_id: int
+    prepared: Any
+    """What the handler made of the request, for the `Repeat` of later ones; None for nothing."""
+
     @property
     def api_version(self) -> int:
         """The version that the client chose."""
@@ -55,6 +59,10 @@ class Call(Protocol):
 
     def answer(self, response: Any) -> None:
         """Send the response. Call it once; does nothing if the connection is lost."""
+        ...
+
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Send an encoded response with its length and correlation id; an alternative to `answer`."""
         ...
 
     def in_steps(self, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]) -> None:
@@ -97,20 +105,10 @@ class Call(Protocol):
         ...
 
 
-class RepeatedCall(Call, Protocol):
-    """A repeated request (`headgate.api.repeats`) that waits for its response."""
-
-    correlation_id: int
-
-    def answer_frame(self, frame: bytes | bytearray) -> None:
-        """Send an encoded response with its length and correlation id. Call it once."""
-        ...
-
-
 class RepeatedCalls(Protocol):
-    """Repeated requests that are served together."""
+    """Repeated requests (`headgate.api.repeats`) that are served together."""
 
-    def __iter__(self) -> Iterator[RepeatedCall]: ...
+    def __iter__(self) -> Iterator[Call]: ...
 
     def part(self, first: int, end: int) -> RepeatedCalls:
         """Return the calls from `first` to `end` (exclusive)."""
@@ -124,8 +122,9 @@ class RepeatedCalls(Protocol):
 class Repeat(Protocol):
     """Serves a request that differs from an earlier one in numbers only."""
 
-    def invert(self, request: Any) -> None:
-        """Invert every number (of 8 bytes) that may change, in the request it was made for."""
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the fields of the request, each a number of 8 bytes, that may change."""
         ...
 
     def is_current(self, node: Node) -> bool:

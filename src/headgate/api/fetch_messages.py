@@ -9,8 +9,7 @@ deleted topics, which have no id to name them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.api.contract import Node
 from headgate.api.offset_topics import TOPIC_IDS_SINCE_VERSION, find_topic, unknown_topic_error
@@ -49,8 +48,7 @@ MOST_RESPONSE_BYTES = 256 << 20
 _PARTITION_BYTES = 25
 
 
-@dataclass(slots=True, frozen=True)
-class AskedGroup:
+class AskedGroup(NamedTuple):
     """The request for one group: the coordinator's part, and the part answered without it."""
 
     command: FetchOffsets
@@ -63,35 +61,30 @@ class AskedGroup:
 def groups_asked(node: Node, request: OffsetFetchRequest, version: int) -> list[AskedGroup]:
     """Return the requests for each group."""
     if version < _GROUPS_SINCE_VERSION:
-        return [AskedGroup(_command(request.group_id, request.topics))]
+        return [AskedGroup(FetchOffsets(GroupId(request.group_id), _named(request.topics)))]
     return [_asked(node, group, version) for group in request.groups]
 
 
 def _asked(node: Node, group: OffsetFetchRequestGroup, version: int) -> AskedGroup:
-    command = replace(
-        _command(group.group_id, group.topics),
-        member_id=None if group.member_id is None else MemberId(group.member_id),
-        member_epoch=group.member_epoch,
-    )
-    if version < TOPIC_IDS_SINCE_VERSION or group.topics is None:
-        return AskedGroup(command)
-    found = [(topic, find_topic(node, version, topic)) for topic in group.topics]
+    group_id, member_id = GroupId(group.group_id), group.member_id
+    member = None if member_id is None else MemberId(member_id)
+    topics = group.topics
+    if version < TOPIC_IDS_SINCE_VERSION or topics is None:
+        return AskedGroup(FetchOffsets(group_id, _named(topics), member, group.member_epoch))
+    found = [(topic, find_topic(node, version, topic)) for topic in topics]
     known = [(topic, one) for topic, one in found if one is not None]
+    named = [(one.name, topic.partition_indexes) for topic, one in known]
     return AskedGroup(
-        replace(command, topics=[(one.name, topic.partition_indexes) for topic, one in known]),
+        FetchOffsets(group_id, named, member, group.member_epoch),
         [one for _, one in known],
         [topic for topic, one in found if one is None],
     )
 
 
-def _command(
-    group_id: str, topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
-) -> FetchOffsets:
-    if topics is None:
-        return FetchOffsets(GroupId(group_id), None)
-    return FetchOffsets(
-        GroupId(group_id), [(TopicName(topic.name), topic.partition_indexes) for topic in topics]
-    )
+def _named(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> list[tuple[TopicName, Sequence[int]]] | None:
+    return None if topics is None else [(TopicName(topic.name), topic.partition_indexes) for topic in topics]
 
 
 def response_of(

@@ -15,12 +15,11 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from headgate.api.contract import Node, RepeatedCalls
+from headgate.api.contract import Call, Node, RepeatedCalls
 from headgate.api.fetch_messages import (
     LEADER_EPOCH_SINCE_VERSION,
     AskedGroup,
     bounded_response_of,
-    groups_asked,
     response_of,
 )
 from headgate.api.group_repeat import NumberlessRepeat, answer_repeats
@@ -34,12 +33,15 @@ from headgate.core.offsets.commands import (
 from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.wire.framing import response_body
-from headgate.wire.messages.offset_fetch import OffsetFetchRequest
-from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, WrittenResponse, places_of
+from headgate.wire.framing import is_flexible, response_body
+from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headgate.wire.places import places_of
+from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, WrittenResponse
 
 _API_KEY = 9
-_OFFSET_BYTES, _EPOCH_BYTES = 8, 4
+_NUMBERS: Final = ("committed_offset", "committed_leader_epoch")
+_NOWHERE: Final = StoredOffset(0, 0, "", Millis(0), Millis(0))
+"""The placeholder of an offset."""
 MOST_TOPICS = 500
 """A fetch of more topics is answered in steps and not repeated."""
 MOST_TOLD_AT_ONCE: Final = 2000
@@ -52,14 +54,14 @@ _KEPT_IN_COLUMNS_BYTES: Final = 185
 """Memory of a fetch, and of each topic and partition, in bytes."""
 
 
-def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
+def fetch_repeat(node: Node, call: Call, request: OffsetFetchRequest) -> FetchRepeat | None:
     """Return the `Repeat` for this fetch; None for several groups, all partitions, or many topics."""
-    groups = groups_asked(node, request, version)
-    if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
+    groups: list[AskedGroup] | None = call.prepared
+    if groups is None or len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
         return None
     if len(groups[0].command.topics) > MOST_TOPICS:
         return None
-    return FetchRepeat(node, groups[0], version)
+    return FetchRepeat(node, groups[0], call.api_version)
 
 
 class FetchRepeat(NumberlessRepeat):
@@ -135,6 +137,8 @@ def _kept_bytes(command: FetchOffsets) -> int:
 
 def _with_arrays(command: FetchOffsets) -> FetchOffsets:
     """Return the same command, with arrays where it has many partitions."""
+    if all(len(partitions) <= MOST_NARROW for _, partitions in command.topics or ()):
+        return command
     topics = [
         (topic, np.array(partitions, np.int64) if len(partitions) > MOST_NARROW else partitions)
         for topic, partitions in command.topics or ()
@@ -143,17 +147,10 @@ def _with_arrays(command: FetchOffsets) -> FetchOffsets:
 
 
 def _response_shape(asked: AskedGroup, version: int) -> ResponseShape:
-    sizes = [_OFFSET_BYTES]
-    if version >= LEADER_EPOCH_SINCE_VERSION:
-        sizes.append(_EPOCH_BYTES)
-    written, inverted = _body(asked, version, 0), _body(asked, version, ~0)
-    return ResponseShape(written, places_of(written, inverted, sizes))
-
-
-def _body(asked: AskedGroup, version: int, number: int) -> bytes:
-    stored = StoredOffset(number, number, "", Millis(0), Millis(0))
     topics: Sequence[Any] = [
-        (topic, [(partition, stored) for partition in partitions])
+        (topic, [(partition, _NOWHERE) for partition in partitions])
         for topic, partitions in asked.command.topics or ()
     ]
-    return response_body(_API_KEY, version, response_of([asked], [FetchedOffsets(topics)], version))
+    body = response_body(_API_KEY, version, response_of([asked], [FetchedOffsets(topics)], version))
+    message_at = 1 if is_flexible(_API_KEY, version) else 0  # behind the empty tagged fields of the header
+    return ResponseShape(body, places_of(OffsetFetchResponse, version, _NUMBERS, body, message_at))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headgate.api.contract import Node, RepeatedCalls
 from headgate.domain.errors import ErrorCode
@@ -28,6 +28,9 @@ class GroupRepeat:
     """A repeated request for one group."""
 
     __slots__ = ("_topics", "group_id", "has_long_response", "kept_bytes", "shard", "weight_bytes")
+
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """See `Repeat`; subclasses with numbers have their names."""
 
     def __init__(
         self, node: Node, group_id: GroupId, topics: Iterable[Topic] = (), weight_bytes: int = 0
@@ -54,9 +57,6 @@ class NumberlessRepeat(GroupRepeat, ABC):
     """A repeated request without variable numbers, which appends nothing to a log."""
 
     __slots__ = ()
-
-    def invert(self, request: Any) -> None:
-        """Do nothing: there are no numbers."""
 
     @abstractmethod
     def response_to(self, result: Any) -> WrittenResponse:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Self
 
-from headgate.api.contract import Node, RepeatedCall, RepeatedCalls
+from headgate.api.contract import Call, Node, RepeatedCalls
 from headgate.api.group_repeat import NumberlessRepeat, answer_repeats, ask_together
-from headgate.api.heartbeat_messages import classic_command_of, classic_response_of, command_of, response_of
-from headgate.core.classic.commands import Heartbeats
+from headgate.api.heartbeat_messages import classic_response_of, command_of, response_of
+from headgate.core.classic.commands import Heartbeat, Heartbeats
 from headgate.core.consumer.commands import (
     JOINING,
     UNCHANGED_MS,
@@ -29,10 +29,11 @@ from headgate.wire.messages.heartbeat import HeartbeatRequest
 from headgate.wire.repeats import Numbers, WrittenResponse
 
 _CLASSIC_KEY, _CONSUMER_KEY = 12, 68
+LAST_CLASSIC_VERSION = 4
 
 
 def consumer_heartbeat_repeat(
-    node: Node, version: int, request: ConsumerGroupHeartbeatRequest
+    node: Node, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerHeartbeatRepeat | None:
     """Return what serves repetitions of this heartbeat; None for one that reports changes."""
     has_no_changes = (
@@ -46,7 +47,7 @@ def consumer_heartbeat_repeat(
     )
     if not has_no_changes:
         return None
-    return ConsumerHeartbeatRepeat(node, version, request)
+    return ConsumerHeartbeatRepeat(node, call, request)
 
 
 class ConsumerHeartbeatRepeat(NumberlessRepeat):
@@ -54,14 +55,14 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
 
     __slots__ = ("_again", "_request", "_version", "_written")
 
-    def __init__(self, node: Node, version: int, request: ConsumerGroupHeartbeatRequest) -> None:
-        command = command_of(request, None, "")
-        super().__init__(node, command.group_id)
-        self._version = version
+    def __init__(self, node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
+        again: HeartbeatAgain = call.prepared
+        super().__init__(node, again.before.group_id)
+        self._version = call.api_version
         self._request = request
-        self._again = HeartbeatAgain(command, None)
+        self._again = again
         """The command, its client, and the result that `_written` encodes."""
-        self._written = WrittenResponse(b"")
+        self._written = WrittenResponse(b"") if again.answered is None else self._write(again.answered)
 
     @classmethod
     def serve_each(
@@ -76,7 +77,7 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
             partial(cls._on_results, node, repeats, calls, heartbeats),
         )
 
-    def _heartbeat_of(self, call: RepeatedCall) -> HeartbeatAgain:
+    def _heartbeat_of(self, call: Call) -> HeartbeatAgain:
         """Return the repeated command for a call, whose client host may have changed."""
         again = self._again
         if again.before.client_host != call.client_host:
@@ -101,11 +102,11 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
             else:
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
-    def _submit_alone(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
+    def _submit_alone(self, node: Node, call: Call, command: ConsumerHeartbeat) -> None:
         """Submit the command as a first one, and keep the answer if it is lasting."""
 
         def on_result(result: HeartbeatResult | ErrorCode) -> None:
-            if isinstance(result, ErrorCode) or not _is_lasting(command, result):
+            if isinstance(result, ErrorCode) or not is_lasting(command, result):
                 call.answer(response_of(result))
                 return
             self._again = HeartbeatAgain(command, result)
@@ -123,7 +124,7 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
         return WrittenResponse(response_body(_CONSUMER_KEY, self._version, response_of(result)))
 
 
-def _is_lasting(command: ConsumerHeartbeat, result: HeartbeatResult) -> bool:
+def is_lasting(command: ConsumerHeartbeat, result: HeartbeatResult) -> bool:
     """Return whether the answer remains the same as long as the member is stable.
 
     An answer with another epoch does not: the member may have its old epoch again later, in a group that
@@ -132,9 +133,9 @@ def _is_lasting(command: ConsumerHeartbeat, result: HeartbeatResult) -> bool:
     return not result.error and result.assigned is None and result.member_epoch == command.member_epoch
 
 
-def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
+def classic_heartbeat_repeat(node: Node, call: Call, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
     """Return what serves repetitions of this classic heartbeat."""
-    return ClassicHeartbeatRepeat(node, version, request)
+    return ClassicHeartbeatRepeat(node, call)
 
 
 class ClassicHeartbeatRepeat(NumberlessRepeat):
@@ -142,11 +143,11 @@ class ClassicHeartbeatRepeat(NumberlessRepeat):
 
     __slots__ = ("_command", "_ok_response", "_version")
 
-    def __init__(self, node: Node, version: int, request: HeartbeatRequest) -> None:
-        self._command = classic_command_of(request)
+    def __init__(self, node: Node, call: Call) -> None:
+        self._command: Heartbeat = call.prepared
         super().__init__(node, self._command.group_id)
-        self._version = version
-        self._ok_response = _classic_answer(version, ErrorCode.NONE)
+        self._version = call.api_version
+        self._ok_response = _OK_RESPONSES[call.api_version]
 
     @classmethod
     def serve_each(
@@ -162,3 +163,6 @@ class ClassicHeartbeatRepeat(NumberlessRepeat):
 
 def _classic_answer(version: int, error: ErrorCode) -> WrittenResponse:
     return WrittenResponse(response_body(_CLASSIC_KEY, version, classic_response_of(error)))
+
+
+_OK_RESPONSES = [_classic_answer(version, ErrorCode.NONE) for version in range(LAST_CLASSIC_VERSION + 1)]

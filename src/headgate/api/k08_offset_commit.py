@@ -15,6 +15,7 @@ from typing import Any
 
 from headgate.api import conditional_commit
 from headgate.api.commit_messages import (
+    PreparedCommit,
     SortedCommit,
     command_of,
     fill_in,
@@ -25,6 +26,7 @@ from headgate.api.commit_repeat import commit_repeat
 from headgate.api.contract import Call, Node
 from headgate.api.needs import of_group_and_topics
 from headgate.api.registration import Api
+from headgate.core.offsets.commit import ACCEPTED
 from headgate.security.resources import Operation
 from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -59,11 +61,18 @@ def _commit(
     if not wanted:
         return response
 
+    command = command_of(request, wanted, call.api_version)
+    call.prepared = prepared = PreparedCommit(command, sorted_commit)
+
     def on_result(result: Any) -> None:
-        fill_in(open_answers, result)
+        if result is not ACCEPTED:
+            call.prepared = None  # its response gets errors
+            fill_in(open_answers, result)
+        elif prepared.written is not None:
+            call.answer_frame(prepared.written.frame(call.correlation_id))
+            return
         call.answer(response)
 
-    command = command_of(request, wanted, call.api_version)
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 

@@ -61,7 +61,12 @@ def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
     if len(request.groups) > _MOST_AT_ONCE:
         call.in_steps(_ask_each(node, request, call.api_version), lambda found: _answer(call, *found))
         return
-    asked = groups_asked(node, request, call.api_version)
+    call.prepared = asked = groups_asked(node, request, call.api_version)
+    if len(asked) == 1:
+        command = asked[0].command
+        owner = node.router.owner_of(command.group_id)
+        owner.submit(command.group_id, command, lambda result: _answer(call, asked, [result]))
+        return
     commands = [(group.command.group_id, group.command) for group in asked]
     submit_each(node, commands, lambda results: _answer(call, asked, results))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headgate.api.contract import Call, Node
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of
-from headgate.api.heartbeat_repeat import classic_heartbeat_repeat
+from headgate.api.heartbeat_repeat import LAST_CLASSIC_VERSION, classic_heartbeat_repeat
 from headgate.api.needs import of_group
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
@@ -22,7 +22,7 @@ def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
     def on_result(error: ErrorCode) -> None:
         call.answer(classic_response_of(error))
 
-    command = classic_command_of(request)
+    call.prepared = command = classic_command_of(request)
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
@@ -30,7 +30,7 @@ API = Api(
     12,
     "Heartbeat",
     0,
-    4,
+    LAST_CLASSIC_VERSION,
     HeartbeatRequest,
     HeartbeatResponse,
     handle,

@@ -8,14 +8,14 @@ the assignment when it changed, and when the member sends all fields.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from headgate.api.contract import Call, Node
 from headgate.api.heartbeat_messages import command_of, response_of
-from headgate.api.heartbeat_repeat import consumer_heartbeat_repeat
+from headgate.api.heartbeat_repeat import consumer_heartbeat_repeat, is_lasting
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
-from headgate.core.consumer.commands import JOINING
+from headgate.core.consumer.commands import JOINING, HeartbeatAgain, HeartbeatResult
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
@@ -30,10 +30,14 @@ _MEMBER_ID_SINCE_VERSION = 1
 def handle(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
     """Answer when the result is durable."""
 
-    def on_result(result: Any) -> None:
+    command = command_of(request, call.client_id, call.client_host)
+    call.prepared = HeartbeatAgain(command, None)
+
+    def on_result(result: HeartbeatResult | ErrorCode) -> None:
+        if not isinstance(result, ErrorCode) and is_lasting(command, result):
+            call.prepared = HeartbeatAgain(command, result)
         call.answer(response_of(result))
 
-    command = command_of(request, call.client_id, call.client_host)
     may_lack_id = call.api_version < _MEMBER_ID_SINCE_VERSION and command.member_epoch == JOINING
     if not command.member_id and may_lack_id:
         command.member_id = MemberId(node.new_consumer_member_id())

@@ -16,7 +16,7 @@ READ_ASIDE_BYTES = 128 * 1024
 
 Handler = Callable[[Node, Call, Any], Any]
 Denier = Callable[[Node, Call, Any, ErrorCode], None]
-RepeatMaker = Callable[[Node, int, Any], Repeat | None]
+RepeatMaker = Callable[[Node, Call, Any], Repeat | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Api:
     response_type: type[Any]
     handle: Handler
     repeat: RepeatMaker | None = None
-    """For APIs with many equal requests: returns what serves repetitions of this request in this version,
-    which was just handled; None if each request should be decoded.
+    """For APIs with many equal requests: returns what serves repetitions of this request, which was just
+    handled as this call; None if each request should be decoded.
     """
     features: tuple[str, ...] = ()
     """Features beyond Kafka's protocol, by the names that ApiVersions advertises."""

@@ -17,16 +17,16 @@ others stays in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from headgate.api.contract import Node, Repeat
+from headgate.api.contract import Call, Node, Repeat
 from headgate.api.registration import Api
 from headgate.security.principal import ANONYMOUS, Principal
-from headgate.wire.codec import encode
 from headgate.wire.message import Message
-from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
+from headgate.wire.places import Place, places_of
+from headgate.wire.repeats import Numbers, RequestShape
 
 MOST_REPEATS = 1 << 16
 """Maximum number of requests in a generation."""
@@ -47,6 +47,13 @@ LARGEST_BYTES: Final = 1 << 16
 
 Found = tuple[Any, Repeat, int, Numbers]
 """A repeated request: its route, its `Repeat`, its correlation id and its numbers."""
+
+
+class HandledCall(Call, Protocol):
+    """A call that was handled, perhaps not answered yet."""
+
+    route: Any
+    """Its `api`, its `api_version` and the position of the message in the frame (`body_at`)."""
 
 
 @dataclass(slots=True)
@@ -110,11 +117,9 @@ class Repeats:
             return found[0], found[1], correlation_id, numbers
         return None
 
-    def learn(self, node: Node, frame: bytes, route: Any, request: Message, habit: Habit) -> None:
-        """Learn a request that was decoded and accepted; `find` returns `route` to the same principal.
-
-        `route` has the `api`, the `api_version` and the position of the message in the frame (`body_at`).
-        """
+    def learn(self, node: Node, frame: bytes, call: HandledCall, request: Message, habit: Habit) -> None:
+        """Learn a request that was decoded and handled; `find` returns its route to the same principal."""
+        route = call.route
         api: Api = route.api
         if api.repeat is None or len(frame) > LARGEST_BYTES:
             return
@@ -126,13 +131,13 @@ class Repeats:
                 self._seen.clear()
             self._seen.add(rest)
             return
-        repeat = api.repeat(node, route.api_version, request)
+        repeat = api.repeat(node, call, request)
         if repeat is None:
             return
-        places = _places_in(frame[route.body_at :], request, route.api_version, repeat.invert)
-        if places is not None:
-            in_frame = [Place(at + route.body_at, size) for at, size in places]
-            self._remember(frame, in_frame, (route, repeat), habit)
+        places: list[Place] = []
+        if repeat.numbers:
+            places = places_of(api.request_type, route.api_version, repeat.numbers, frame, route.body_at)
+        self._remember(frame, places, (route, repeat), habit)
 
     def forget(self) -> None:
         """Drop all entries: the access policy may deny them now."""
@@ -180,15 +185,3 @@ class Repeats:
             forgotten.popitem()
             if not forgotten:
                 self._forgotten.pop()
-
-
-def _places_in(
-    body: bytes, request: Message, version: int, invert: Callable[[Any], None]
-) -> list[Place] | None:
-    """Return the positions of the request's numbers in its bytes; None if they have other content too."""
-    if encode(request, version) != body:
-        return None
-    invert(request)
-    inverted = encode(request, version)
-    invert(request)
-    return places_of(body, inverted, (8,))

@@ -165,7 +165,7 @@ class Line:
 class PendingCall:
     """One request of a connection, from its frame to its response."""
 
-    __slots__ = ("correlation_id", "frame", "is_done", "line", "route", "started")
+    __slots__ = ("correlation_id", "frame", "is_done", "line", "prepared", "route", "started")
 
     frame: bytes | bytearray
 
@@ -175,6 +175,8 @@ class PendingCall:
         self.correlation_id = correlation_id
         self.started = line.last_heard
         self.is_done = False
+        self.prepared: Any = None
+        """See `headgate.api.contract.Call`."""
 
     @property
     def api_version(self) -> int:

@@ -234,6 +234,9 @@ class Connection(asyncio.Protocol, Client):
                     if waiting >= MOST_REQUESTS_WAITING:
                         self._balance()
                     return
+                if found is None and not self._has_to_wait(is_small=False):
+                    self._receive_new(frame)
+                    return
             self._receive((frame,) if frame is not None else self._frames.feed(data))
         except WireError as error:
             self.refuse(str(error))
@@ -253,6 +256,20 @@ class Connection(asyncio.Protocol, Client):
                 self._serve()
         finally:
             self._is_receiving = False
+        self._received()
+
+    def _receive_new(self, frame: bytes) -> None:
+        """Serve a request that is not a repeated one, while no other one is unserved."""
+        self._is_receiving = True
+        try:
+            self._read(frame)
+            self._balance()
+        finally:
+            self._is_receiving = False
+        self._received()
+
+    def _received(self) -> None:
+        """Count what is held of the requests that arrived, and send the ready responses."""
         held = self._unserved_bytes + self._frames.pending_bytes + len(self._aside)
         if held or self.held_request_bytes:
             self._memory.note(self, held)
@@ -411,7 +428,7 @@ class Connection(asyncio.Protocol, Client):
             if response is not None:
                 call.answer(response)
             if route.api.repeat is not None and frame:
-                self._repeats.learn(self._node, frame, route, request, self._habit)
+                self._repeats.learn(self._node, frame, call, request, self._habit)
         except Exception as failure:
             self.refuse_failed(route, failure)
         NOW.asker = None

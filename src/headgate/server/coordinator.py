@@ -35,8 +35,7 @@ class Coordinator(Generic[ShardT]):
 
     def submit(self, key: str, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Pass a command to the shard of a key; see `headgate.api.contract.ShardOwner`."""
-        runtimes = self._runtimes
-        runtimes[self._partition_of(key, len(runtimes))].submit(command, on_reply, key)
+        self._runtimes[self.partition_of(key)].submit(command, on_reply, key)
 
     @property
     def is_wary(self) -> bool:

@@ -37,11 +37,11 @@ Reader = Callable[[bytes, int], MessageT]
 
 def compile_reader(message_type: type[MessageT], version: int) -> Reader[MessageT]:
     """Compile the reader of this version."""
-    reader: Reader[MessageT] = _ReaderSource(message_type, version).compile_reader()
+    reader: Reader[MessageT] = ReaderSource(message_type, version).compile_reader()
     return reader
 
 
-class _ReaderSource:
+class ReaderSource:
     """Generates the source of a reader: its variables are `data`, its `size`, and the position `at`."""
 
     def __init__(self, message_type: type[Message], version: int) -> None:

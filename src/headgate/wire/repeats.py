@@ -5,18 +5,19 @@ offsets, the responses only in the correlation id. A `RequestShape` knows the pl
 frames of one size. Two frames with equal other bytes are the same request with other numbers, so the other
 bytes need not be decoded again. A `ResponseShape` puts numbers into an encoded response.
 
-To find the places, encode the same message twice, the second time with every number inverted, and compare. So
-only the codec knows the layout of messages.
+`headgate.wire.places` finds the places.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headgate.wire.places import Place
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -34,33 +35,6 @@ _LENGTH_SIZE: Final = 4
 _pack_response_head = struct.Struct(">ii").pack
 _FORMATS = {4: "i", 8: "q"}
 _DTYPES = {4: ">i4", 8: ">i8"}
-
-
-class Place(NamedTuple):
-    """The position of a number in a frame or body, and its size in bytes."""
-
-    at: int
-    size: int
-
-
-def places_of(written: bytes | bytearray, inverted: bytes | bytearray, sizes: Sequence[int]) -> list[Place]:
-    """Return the places of numbers: where `written` and `inverted` differ. Their `sizes` repeat cyclically.
-
-    Raises ValueError for any other difference.
-    """
-    if len(written) != len(inverted):
-        raise ValueError("the two encodings differ in length")
-    differing = np.flatnonzero(np.frombuffer(written, np.uint8) != np.frombuffer(inverted, np.uint8)).tolist()
-    places: list[Place] = []
-    at = 0
-    while at < len(differing):
-        size = sizes[len(places) % len(sizes)]
-        start = differing[at]
-        if differing[at : at + size] != list(range(start, start + size)):
-            raise ValueError(f"the difference at byte {start} is not a number of {size} bytes")
-        places.append(Place(start, size))
-        at += size
-    return places
 
 
 Repeated = tuple[int, Numbers, Hashable]
@@ -82,7 +56,7 @@ class RequestShape:
         self._rest = bytearray()
         """The buffer from which numbers are extracted. It holds the rest of the last frame."""
         if len(places) <= MOST_NARROW:
-            self._unpack = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places))).unpack
+            self._unpack = struct.Struct(_format(size, ((_CORRELATION_ID_AT, 4), *places))).unpack
         else:
             self._rest = bytearray(size)
             (self._column,) = _columns(self._rest, places)
@@ -200,8 +174,8 @@ class _ScatteredColumn:
 def _columns(frame: bytearray, places: Sequence[Place]) -> list[_Column | _ScatteredColumn]:
     """Return a column for each size of number, in the order of the first place of each size."""
     return [
-        _column(frame, np.array([place.at for place in places if place.size == size], np.intp), size)
-        for size in dict.fromkeys(place.size for place in places)
+        _column(frame, np.array([at for at, width in places if width == size], np.intp), size)
+        for size in dict.fromkeys(width for _, width in places)
     ]
 
 

@@ -125,6 +125,8 @@ class CommitOffsets:
     """True from v9: the error of an unknown group is GROUP_ID_NOT_FOUND, before v9 ILLEGAL_GENERATION."""
     expected: Sequence[ExpectedOffsets] | None = None
     """For each topic, the committed offsets that the commit requires (R3.16)."""
+    parts: Sequence[Part] | None = field(default=None, compare=False, repr=False)
+    """The parts of the commit's shape, from its decision on; see `headgate.core.offsets.commit.shape_of`."""
 
 
 Part = list[RecordShape] | ColumnShape | tuple[tuple[GroupId, TopicName], OffsetColumns]

@@ -123,7 +123,12 @@ def too_large_metadata(partitions: ToCommit, limit: int) -> Sequence[int]:
 
 
 def shape_of(command: CommitOffsets) -> CommitShape:
-    """Return the shape of a commit without conditions and without its own retention."""
+    """Return the shape of a commit without conditions and without its own retention.
+
+    Its parts are made once for a command, and have what the table and the log cached in them.
+    """
+    if command.parts is not None:
+        return CommitShape(command, command.parts)
     group_id = command.group_id
     parts: list[Part] = []
     records: list[RecordShape] | None = None
@@ -143,6 +148,7 @@ def shape_of(command: CommitOffsets) -> CommitShape:
             parts.append(records)
         for partition, _, leader_epoch, text in partitions:
             records.append(RecordShape(group_id, topic, partition, leader_epoch, text))
+    command.parts = parts
     return CommitShape(command, parts)
 
 
