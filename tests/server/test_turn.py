@@ -10,6 +10,7 @@ from tests.server.clients import Client, commit, committed, fetch, run_scenario
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.server.connection import MOST_REQUESTS_WAITING, Connection
+from headgate.server.turn import _together
 from headgate.wire.codec import decode
 from headgate.wire.framing import read_response_header, request_frame
 from headgate.wire.message import Request
@@ -94,6 +95,29 @@ def test_a_fetch_behind_a_commit_of_its_connection_finds_it() -> None:
         answers = await client.receive(10)
         assert [correlation_id for correlation_id, _ in answers] == list(range(2, 12))
         assert [offset_of(frame) for _, frame in answers[1::2]] == [100, 200, 300, 400, 500]
+
+    run_scenario(scenario)
+
+
+def test_commits_and_fetches_of_several_connections_are_served_by_kind() -> None:
+    """Only the requests of one connection keep their order: a fetch is served behind its own commit."""
+
+    async def scenario(client: Client) -> None:
+        second, third = beside(client), beside(client)
+        await known(client, "a", "b", "c")
+        put(client, commit(100, [3], "a"), 50)
+        put(second, fetch([3], VERSION, "b"), 51)
+        put(client, fetch([3], VERSION, "a"), 52)
+        put(third, commit(300, [3], "c"), 53)
+        put(second, fetch([3], VERSION, "b"), 54)
+        turn = client.listener.served.turn
+        assert _together(turn._repeats, turn._calls) == [[0, 3], [1, 4], [2]]
+        answers = await client.receive(2)
+        assert [correlation_id for correlation_id, _ in answers] == [50, 52]
+        assert offset_of(answers[1][1]) == 100
+        assert [correlation_id for correlation_id, _ in await second.receive(2)] == [51, 54]
+        assert [correlation_id for correlation_id, _ in await third.receive(1)] == [53]
+        assert await committed(client, "c") == {3: 300}
 
     run_scenario(scenario)
 

@@ -4,8 +4,8 @@ A consumer that waits for each answer sends one request at a time, and so do a h
 iteration brings one request of each. Served together, the requests share what does not depend on a single
 one: the path to the shard and back, the record batch, the clock, the metrics.
 
-Requests of one connection are served in order. A request that has to be decoded is not collected here; it
-waits until the requests before it are served (`Connection`).
+Requests of one connection are served in order, those of different connections by kind and shard. A request
+that has to be decoded is not collected here; it waits until the requests before it are served (`Connection`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Turn:
         if _are_alike(repeats):
             self._serve(repeats, calls, numbers, frames)
             return
-        for indexes in _together(repeats):
+        for indexes in _together(repeats, calls):
             self._serve(
                 [repeats[index] for index in indexes],
                 [calls[index] for index in indexes],
@@ -182,22 +182,32 @@ def _are_alike(repeats: list[GroupRepeat]) -> bool:
     return weight <= MOST_BYTES_TOGETHER
 
 
-def _together(repeats: list[GroupRepeat]) -> Iterator[list[int]]:
-    """Yield the indexes of requests to serve together: consecutive ones of one kind, grouped by shard."""
-    kind = type(repeats[0])
-    by_shard: dict[int, list[int]] = {}
-    weights: dict[int, int] = {}
+def _together(repeats: list[GroupRepeat], calls: list[PendingCall]) -> list[list[int]]:
+    """Return the indexes of requests to serve together, of one kind and shard, in the order to serve them.
+
+    Requests of one connection keep their order. Those of different connections have none, as nobody has an
+    answer yet. So the first requests of all connections come first, up to where each changes to another kind.
+    """
+    latest: dict[Line, tuple[type[GroupRepeat], int]] = {}
+    """Kind and stage of the last request of each connection."""
+    stages: list[list[list[int]]] = []
+    growing: dict[tuple[int, type[GroupRepeat], int], list[int]] = {}
+    weights: dict[tuple[int, type[GroupRepeat], int], int] = {}
     for index, repeat in enumerate(repeats):
-        if type(repeat) is not kind:
-            yield from by_shard.values()
-            by_shard.clear()
-            weights.clear()
-            kind = type(repeat)
-        shard = repeat.shard
-        weight = weights.get(shard, 0) + repeat.weight_bytes
-        if weight > MOST_BYTES_TOGETHER and shard in by_shard:
-            yield by_shard.pop(shard)
+        kind = type(repeat)
+        line = calls[index].line
+        before = latest.get(line)
+        stage = 0 if before is None else before[1] + (before[0] is not kind)
+        latest[line] = kind, stage
+        key = stage, kind, repeat.shard
+        weight = weights.get(key, 0) + repeat.weight_bytes
+        together = growing.get(key)
+        if together is None or weight > MOST_BYTES_TOGETHER:
+            growing[key] = together = []
             weight = repeat.weight_bytes
-        by_shard.setdefault(shard, []).append(index)
-        weights[shard] = weight
-    yield from by_shard.values()
+            if stage == len(stages):
+                stages.append([])
+            stages[stage].append(together)
+        together.append(index)
+        weights[key] = weight
+    return [together for stage_groups in stages for together in stage_groups]
