@@ -53,12 +53,15 @@ class WideAnswers(NamedTuple):
     """The positions of the partitions in the command."""
 
 
-class SortedCommit(NamedTuple):
+class SortedCommit:
     """The response so far, the partitions to commit, and their answers, which the result fills in."""
 
-    response: OffsetCommitResponse
-    wanted: Wanted
-    open_answers: list[Answers | WideAnswers]
+    __slots__ = ("open_answers", "response", "wanted")
+
+    def __init__(self) -> None:
+        self.response = OffsetCommitResponse()
+        self.wanted: Wanted = []
+        self.open_answers: list[Answers | WideAnswers] = []
 
     @property
     def is_whole(self) -> bool:
@@ -83,7 +86,7 @@ class PreparedCommit:
 
 def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCommit:
     """Separate the partitions that exist from unknown ones."""
-    sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
+    sorted_commit = SortedCommit()
     for topic in request.topics:
         _sort_out_topic(node, version, topic, sorted_commit)
     return sorted_commit
@@ -91,7 +94,7 @@ def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCo
 
 def sort_out_in_steps(node: Node, version: int, request: OffsetCommitRequest) -> RequestSteps[SortedCommit]:
     """As `sort_out`, one topic a step."""
-    sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
+    sorted_commit = SortedCommit()
     for topic in request.topics:
         yield None
         _sort_out_topic(node, version, topic, sorted_commit)
@@ -101,7 +104,6 @@ def sort_out_in_steps(node: Node, version: int, request: OffsetCommitRequest) ->
 def _sort_out_topic(
     node: Node, version: int, topic: OffsetCommitRequestTopic, sorted_commit: SortedCommit
 ) -> None:
-    response, wanted, open_answers = sorted_commit
     known = find_topic(node, version, topic)
     if known is not None and not topic.partitions:
         return  # as Kafka: the response omits an existing topic without partitions
@@ -116,9 +118,9 @@ def _sort_out_topic(
         else:
             answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
         if partition_count(to_commit):
-            wanted.append((known.name, to_commit))
-            open_answers.append(to_answer)
-    response.topics.append(
+            sorted_commit.wanted.append((known.name, to_commit))
+            sorted_commit.open_answers.append(to_answer)
+    sorted_commit.response.topics.append(
         OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
     )
 

@@ -153,6 +153,6 @@ class CommitRepeat(GroupRepeat):
         if result is ACCEPTED:
             call.answer_frame(self.response.frame(call.correlation_id))
             return
-        response, _, open_answers = sort_out(node, self._taken.version, self._taken.request)
-        fill_in(open_answers, result)
-        call.answer(response)
+        sorted_commit = sort_out(node, self._taken.version, self._taken.request)
+        fill_in(sorted_commit.open_answers, result)
+        call.answer(sorted_commit.response)

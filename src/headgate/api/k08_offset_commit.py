@@ -57,17 +57,17 @@ def _commit(
     node: Node, call: Call, request: OffsetCommitRequest, sorted_commit: SortedCommit
 ) -> OffsetCommitResponse | None:
     """Commit the existing partitions; return the response if there are none."""
-    response, wanted, open_answers = sorted_commit
-    if not wanted:
+    response = sorted_commit.response
+    if not sorted_commit.wanted:
         return response
 
-    command = command_of(request, wanted, call.api_version)
+    command = command_of(request, sorted_commit.wanted, call.api_version)
     call.prepared = prepared = PreparedCommit(command, sorted_commit)
 
     def on_result(result: Any) -> None:
         if result is not ACCEPTED:
             call.prepared = None  # its response gets errors
-            fill_in(open_answers, result)
+            fill_in(sorted_commit.open_answers, result)
         elif prepared.written is not None:
             call.answer_frame(prepared.written.frame(call.correlation_id))
             return

@@ -65,7 +65,7 @@ def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
     if len(asked) == 1:
         command = asked[0].command
         owner = node.router.owner_of(command.group_id)
-        owner.submit(command.group_id, command, lambda result: _answer(call, asked, [result]))
+        owner.submit(command.group_id, command, lambda result: _answer_one(call, asked, result))
         return
     commands = [(group.command.group_id, group.command) for group in asked]
     submit_each(node, commands, lambda results: _answer(call, asked, results))
@@ -82,6 +82,14 @@ def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id=name, error_code=error) for name in names]
     )
+
+
+def _answer_one(call: Call, asked: Sequence[AskedGroup], result: Any) -> None:
+    """Answer a request for one group, which nearly all are."""
+    if isinstance(result, FetchedInSteps) or _partition_count(result) > _MOST_WRITTEN_AT_ONCE:
+        _answer(call, asked, [result])
+    else:
+        call.answer(response_of(asked, [result], call.api_version))
 
 
 def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> None:

@@ -201,9 +201,12 @@ class CommitResult:
         }
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchOffsets:
-    """Read committed offsets. Reply: `FetchedOffsets`, `FetchedInSteps` or an `ErrorCode`."""
+    """Read committed offsets. Reply: `FetchedOffsets`, `FetchedInSteps` or an `ErrorCode`.
+
+    This class and its reply are never changed; they are not frozen because every fetch creates both.
+    """
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]] | None
@@ -261,7 +264,7 @@ class FetchedColumns(NamedTuple):
 FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FetchedOffsets:
     """Topics in the order of the request, each partition with its offset or None."""
 
