@@ -12,12 +12,14 @@ import pytest
 from pyarrow import parquet
 from tests.consumers import reading
 from tests.fleet.conftest import Command, commit
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
 from headgate.admin import Admin
 from headgate.broker import Broker
+from headgate.cli import app
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.fleet import PlannedOffsets, PlanUnreadable, Step, execute, load_plan, save_plan, undo_of
+from headgate.spark.landing import land
 
 Reset = Callable[..., Result]
 
@@ -128,6 +130,45 @@ def test_offsets_from_a_table(
     assert reset("--from-table", path).exit_code == 0
     assert reset("--execute").exit_code == 0
     assert (committed(broker, one), committed(broker, other)) == ([5, 10], [8, 1])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            "group_id,topic,partition\ng,t,0",
+            "has no column committed_offset; it has group_id, topic, partition",
+        ),
+        ("group,topic,partition,offset\ng,t,0,unknown\ng,t,1,4", "the offset of t-0 of group g is 'unknown'"),
+        ("group,topic,partition,offset\ng,t,0,3\ng,t,0,4", "t-0 of group g occurs twice"),
+        ("group,topic,partition,offset\n", "the table has no offsets"),
+        ("", "Empty CSV file"),
+    ],
+)
+def test_a_table_that_has_no_offsets(reset: Reset, tmp_path: Path, table: str, message: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(table)
+    result = reset("--from-table", path)
+    assert result.exit_code == 2
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_offsets_of_a_time_that_were_landed(
+    broker: Broker, reset: Reset, command: Command, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    name = new_group(8, 9)
+    land(broker.bootstrap_servers, str(tmp_path / "tables"), tables=["offset_commits", "offsets_current"])
+    commit(broker, name, 1, 2)
+    for source in (tmp_path / "tables" / "offsets_current", tmp_path / "before.csv"):
+        if source.suffix:
+            printed = CliRunner().invoke(
+                app, ["spark", "offsets", str(tmp_path / "tables"), "--output", "csv"]
+            )
+            source.write_text(printed.stdout)
+        assert reset("--from-table", source, "--group", name).exit_code == 0
+        assert reset("--execute").exit_code == 0
+        assert committed(broker, name) == [8, 9]
+        commit(broker, name, 1, 2)
 
 
 def test_removed_offsets_are_committed_again_and_new_ones_removed(

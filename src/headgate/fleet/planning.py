@@ -13,8 +13,8 @@ from headgate.domain.ids import Millis, TopicName
 from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step
 
 _DESCRIBED_AT_ONCE = 100
-_TABLE_COLUMNS = ("topic", "partition", "offset")
-_GROUP_COLUMNS = ("group_id", "group")
+_TABLE_COLUMNS = (("group_id", "group"), ("topic",), ("partition",), ("committed_offset", "offset"))
+"""The columns of a table of offsets; any of several names."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -89,34 +89,48 @@ def _plan_one(
 def read_targets(path: Path) -> dict[str, Target]:
     """Return the offsets of each group in a table: CSV or Parquet, a file or a folder (a landed table).
 
-    Its columns are group_id (or group), topic, partition, offset; others are ignored, and so are rows without
-    an offset. Raises PlanUnreadable, OSError.
+    Its columns are group_id (or group), topic, partition, committed_offset (or offset); others are ignored,
+    and so are rows without an offset. Raises PlanUnreadable, OSError.
     """
+    offsets: dict[str, dict[TopicPartition, int]] = {}
+    for group_id, topic, partition, offset in _read_rows(path):
+        if offset is None:
+            continue
+        place = TopicPartition(TopicName(str(topic)), int(partition))
+        if not isinstance(offset, int):
+            raise PlanUnreadable(
+                f"{path}: the offset of {place} of group {group_id} is {offset!r}: leave it out"
+            )
+        of_group = offsets.setdefault(str(group_id), {})
+        if place in of_group:
+            raise PlanUnreadable(
+                f"{path}: {place} of group {group_id} occurs twice: one offset each is needed"
+            )
+        of_group[place] = offset
+    if not offsets:
+        raise PlanUnreadable(f"{path}: the table has no offsets")
+    return {group_id: ToOffsets(each) for group_id, each in offsets.items()}
+
+
+def _read_rows(path: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Yield group, topic, partition and offset of each row; an offset that is no number unchanged."""
     import pyarrow as pa
     from pyarrow import dataset
 
     is_csv = path.suffix.lower() == ".csv"
     try:
         table = dataset.dataset(path, format="csv" if is_csv else "parquet", partitioning="hive")
-        group = next((name for name in _GROUP_COLUMNS if name in table.schema.names), _GROUP_COLUMNS[0])
-        if missing := [name for name in (group, *_TABLE_COLUMNS) if name not in table.schema.names]:
-            raise PlanUnreadable(
-                f"{path}: the table has no column {missing[0]}; it has {', '.join(table.schema.names)}"
-            )
-        rows: list[dict[str, Any]] = table.to_table([group, *_TABLE_COLUMNS]).to_pylist()
+        names = [_column(path, several, table.schema.names) for several in _TABLE_COLUMNS]
+        rows = table.to_table(names).to_pydict()
     except pa.ArrowInvalid as problem:
         raise PlanUnreadable(f"{path}: {problem}") from problem
-    offsets: dict[str, dict[TopicPartition, int]] = {}
-    for row in rows:
-        if row["offset"] is None:
-            continue
-        place = TopicPartition(TopicName(str(row["topic"])), int(row["partition"]))
-        of_group = offsets.setdefault(str(row[group]), {})
-        if place in of_group:
-            raise PlanUnreadable(
-                f"{path}: {place} of group {row[group]} occurs twice: one offset each is needed"
-            )
-        of_group[place] = int(row["offset"])
-    if not offsets:
-        raise PlanUnreadable(f"{path}: the table has no offsets")
-    return {group_id: ToOffsets(each) for group_id, each in offsets.items()}
+    for group_id, topic, partition, offset in zip(*(rows[name] for name in names), strict=True):
+        is_number = isinstance(offset, str) and offset.isdecimal()
+        yield group_id, topic, partition, int(offset) if is_number else offset
+
+
+def _column(path: Path, several: Sequence[str], there: Sequence[str]) -> str:
+    found = [name for name in several if name in there]
+    if not found:
+        raise PlanUnreadable(f"{path}: the table has no column {several[0]}; it has {', '.join(there)}")
+    return found[0]

@@ -56,7 +56,8 @@ def reset(
     from_table: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="The offsets in a CSV or Parquet table: group_id, topic, partition, offset."
+            metavar="PATH",
+            help="The offsets in a CSV or Parquet table: group_id, topic, partition, committed_offset.",
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False,
