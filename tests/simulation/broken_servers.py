@@ -109,7 +109,9 @@ def offsets_never_expire(patch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_begin_anew_only_at_a_crash(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headgate.core.classic.context.Turn.start_session", lambda turn, group, member: None)
+    patch.setattr(
+        "headgate.core.classic.context.ClassicContext.start_session", lambda context, group, member: None
+    )
 
 
 def a_wide_commit_misses_its_last_partition(patch: pytest.MonkeyPatch) -> None:
