@@ -559,6 +559,21 @@ def test_what_a_known_request_takes_is_known(of_group: Callable[[str], Any], ver
     run_scenario(scenario)
 
 
+def test_long_responses_with_metadata_are_not_kept() -> None:
+    """A short request may name a partition with much metadata any number of times."""
+
+    async def scenario(client: Client) -> None:
+        repeats = client.listener.served.repeats
+        await client.ask(commit(5, [3], metadata="x" * 4000), 8)
+        request = fetch([3] * 1000, 7)
+        answers = {await client.send(request, 7, "again") for _ in range(4)}
+        assert client.is_known(request, 7)
+        assert len(answers) == 1 and len(answers.pop()) > 4_000_000
+        assert size_of(repeats._by_size) <= 1.2 * repeats._bytes
+
+    run_scenario(scenario)
+
+
 def long_name() -> OffsetFetchRequestTopic:
     return OffsetFetchRequestTopic(name="t" * 30_000, partition_indexes=[0])
 

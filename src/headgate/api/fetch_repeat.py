@@ -107,12 +107,17 @@ class FetchRepeat(NumberlessRepeat):
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
     def response_to(self, result: Any) -> WrittenResponse:
-        """Return the last response if the result is the same object; else one with the new numbers."""
-        if result is not self._told:  # the same object as long as nothing has changed
-            self._written = self._write(result)
-            self._told = result
-            self.has_long_response = self._written.size > LONG_RESPONSE_BYTES
-        return self._written
+        """Return the last response if the result is the same object; else one with the new numbers.
+
+        A response larger than `kept_bytes`, which does not count metadata, is encoded again each time.
+        """
+        if result is self._told:  # the same object as long as nothing has changed
+            return self._written
+        written = self._write(result)
+        self.has_long_response = written.size > LONG_RESPONSE_BYTES
+        if written.size <= self.kept_bytes:
+            self._written, self._told = written, result
+        return written
 
     def _write(self, result: Any) -> WrittenResponse:
         if type(result) is not FetchedNumbers:
