@@ -189,6 +189,8 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     plan = [
         PlannedOffsets('odd "name"\n,', {place: None}, {place: 4}),
         PlannedOffsets("b", {place: 1}, {place: None}),
+        PlannedOffsets("\rb", {place: 1}, {place: 2}),
+        PlannedOffsets("c\rd", {place: 1}, {place: 2}),
     ]
     save_plan(plan, tmp_path / "plan.csv")
     assert load_plan(tmp_path / "plan.csv") == plan

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from headgate.admin import Admin, GroupIsActive, OffsetsMoved, PartlyRefused, RequestRefused
+from headgate.admin.csv_rows import csv_writer
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.domain.setting import LONG_MAX
@@ -58,7 +59,7 @@ def save_plan(plan: Sequence[PlannedOffsets], path: Path) -> None:
     """Write a plan as CSV, durably, with a heading. An existing file is replaced whole. Raises OSError."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv_writer(file)
         writer.writerow(COLUMNS)
         for each in plan:
             for (topic, partition), offset in each.new.items():

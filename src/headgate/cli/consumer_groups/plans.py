@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Sequence
 
 from headgate.admin import PlannedOffset, PlannedRestore
+from headgate.admin.csv_rows import csv_writer
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_json, print_rows, say
 
@@ -41,7 +41,7 @@ def _export(rows: Sequence[Row], *, is_one: bool) -> None:
 
     It cannot represent offsets to be removed, which are omitted.
     """
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv_writer(sys.stdout)
     names = ("topic", "partition", "new_offset")
     for row in rows:
         if row["new_offset"] is not None:

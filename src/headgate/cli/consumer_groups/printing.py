@@ -6,13 +6,14 @@ in a table, null in JSON and empty in CSV.
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
+
+from headgate.admin.csv_rows import csv_writer
 
 Row = dict[str, Any]
 """The values of a row, by their names in JSON."""
@@ -35,7 +36,7 @@ def print_table(rows: Iterable[Row], columns: Columns) -> None:
 
 def print_csv(rows: Iterable[Row], columns: Columns) -> None:
     """Print the rows as CSV, with a heading."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv_writer(sys.stdout)
     writer.writerow(columns)
     writer.writerows([_csv_cell(row[column]) for column in columns] for row in rows)
 
