@@ -25,8 +25,8 @@ from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
 _DURATION = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
-    r"(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,9}))?S)?)?",
+    r"P(?:(?P<days>\d{1,18})D)?(?:T(?=\d)(?:(?P<hours>\d{1,18})H)?(?:(?P<minutes>\d{1,18})M)?"
+    r"(?:(?P<seconds>\d{1,18})(?:\.(?P<fraction>\d{1,9}))?S)?)?",
     re.IGNORECASE,
 )
 _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}

@@ -13,6 +13,7 @@ from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.cli.fleet.common import check_output, duration, failed, progress_bar
 from headgate.cli.spark import session
 from headgate.domain.ids import Millis
+from headgate.domain.setting import INT_MAX
 
 if TYPE_CHECKING:
     from headgate.fleet import Audited, Finding
@@ -49,7 +50,9 @@ def audit(
     all_groups: Annotated[bool, typer.Option("--all", help="Print groups without findings too.")] = False,
     retention_minutes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1),
+        typer.Option(
+            metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1, max=INT_MAX
+        ),
     ] = None,
     master: Annotated[
         str | None,
