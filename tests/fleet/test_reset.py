@@ -14,11 +14,13 @@ from tests.consumers import reading
 from tests.fleet.conftest import Command, commit
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin
+from headgate.admin import Admin, ToOffsets
 from headgate.broker import Broker
 from headgate.cli import app
-from headgate.domain.ids import TopicName, TopicPartition
+from headgate.client.offsets import commit_offsets
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.fleet import PlannedOffsets, PlanUnreadable, Step, execute, load_plan, save_plan, undo_of
+from headgate.fleet.planning import read_targets
 from headgate.spark.landing import land
 
 Reset = Callable[..., Result]
@@ -197,6 +199,54 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"]
 
 
+def test_a_group_that_cannot_be_reset_does_not_stop_the_others(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    name, strange = new_group(8), new_group(8)
+    with Admin(broker.bootstrap_servers) as admin:
+        place = TopicPartition(TopicName("flights"), 0)
+        commit_offsets(admin.cluster, GroupId(strange), {place: -5})
+    result = reset("--group", strange, "--group", name, "--to-earliest")
+    assert result.exit_code == 1
+    assert f"left out: group {strange}: flights-0 is at offset -5" in result.stderr
+    assert [each.group_id for each in load_plan(tmp_path / "plan.csv")] == [name]
+    with (tmp_path / "plan.csv").open("a") as file:
+        file.write(f"{'x' * 40_000},flights,0,,1\n")
+    result = reset("--execute", "--output", "json")
+    assert (result.exit_code, list(results(result).values())) == (1, ["done", "refused"])
+
+
+def test_a_table_with_a_topic_that_does_not_exist(
+    reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    one, other = new_group(8), new_group(8)
+    (tmp_path / "t.csv").write_text(
+        f"group_id,topic,partition,offset\n{one},nowhere,0,1\n{other},flights,0,1\n"
+    )
+    result = reset("--from-table", tmp_path / "t.csv")
+    assert result.exit_code == 1
+    assert f"left out: group {one}: nowhere-0 does not exist" in result.stderr
+    assert [each.group_id for each in load_plan(tmp_path / "plan.csv")] == [other]
+
+
+def test_names_in_a_table_are_texts(tmp_path: Path) -> None:
+    """Not numbers, nulls, truth values or times, however they look."""
+    path = tmp_path / "t.csv"
+    names = ["007", "1.10", "NA", "true", "2026-11-21T08:30:00Z"]
+    for name in names:
+        path.write_text(f"group,topic,partition,offset\n{name},{name},0,5\n")
+        place = TopicPartition(TopicName(name), 0)
+        assert read_targets(path) == {name: ToOffsets({place: 5})}
+
+
+@pytest.mark.parametrize("row", ["g,t,,5", "g,t,0.5,5", "g,t,0,5.5", "g,t,x,5"])
+def test_a_table_without_offsets_of_partitions(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"group,topic,partition,offset\n{row}\n")
+    with pytest.raises(PlanUnreadable, match=r"t\.csv"):
+        read_targets(path)
+
+
 HEADING = "group,topic,partition,committed_offset,new_offset\n"
 
 
@@ -210,6 +260,8 @@ HEADING = "group,topic,partition,committed_offset,new_offset\n"
         (HEADING + "g,t,0,1,-2\n", "line 2: '-2' is no offset"),
         (HEADING + "g,t,0,1,2\ng,t,0,1,2\n", "line 3: t-0 of group g occurs twice"),
         (HEADING + "g,t,0,1,9223372036854775808\n", "line 2"),
+        (HEADING + "g,t,0,1," + "9" * 5000, "line 2"),
+        (HEADING + "g,t,2147483648,1,2\n", "line 2: group,topic,partition"),
     ],
 )
 def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message: str) -> None:

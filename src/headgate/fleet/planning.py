@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.admin import Admin, NothingToReset, Target, ToOffsets, TopicPartition
+from headgate.admin import Admin, NothingToReset, RequestRefused, Target, ToOffsets, TopicPartition
 from headgate.admin.reset import plan
+from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import Millis, TopicName
 from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step
 
@@ -25,22 +26,37 @@ class _OffsetsAt:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._known: dict[int, dict[TopicPartition, int]] = {}
+        self._existing: set[TopicPartition] | None = None
 
     def of(self, timestamp: int, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return the offset at a timestamp in each partition, as `Cluster.list_offsets` does."""
         known = self._known.setdefault(timestamp, {})
         missing = [partition for partition in partitions if partition not in known]
         if missing:
+            self._check(missing)
             known.update(self._admin.cluster.list_offsets(dict.fromkeys(missing, timestamp)))
         return known
+
+    def _check(self, partitions: Sequence[TopicPartition]) -> None:
+        """Raise `NothingToReset` for a partition that does not exist, without waiting for it to appear."""
+        if self._existing is None:
+            self._existing = {
+                TopicPartition(TopicName(topic.name), partition.partition_index)
+                for topic in self._admin.cluster.metadata().topics
+                if topic.name is not None
+                for partition in topic.partitions
+            }
+        for partition in partitions:
+            if partition not in self._existing:
+                raise NothingToReset(f"{partition} does not exist")
 
 
 def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[str] = ()) -> Iterator[Outcome]:
     """Yield a plan for each group, without changes: a step DONE means that it can be executed.
 
     A group's partitions are those of its target, or those with a committed offset; of `topics` if any are
-    named. A group without such partitions has an empty plan. Raises `ClientError` if the cluster cannot be
-    reached.
+    named. A group without such partitions has an empty plan. A step REFUSED says what cannot be planned for
+    one group. Raises `ClientError` if the cluster cannot be reached.
     """
     offsets_at = _OffsetsAt(admin)
     now = Millis(time.time_ns() // 1_000_000)
@@ -70,9 +86,14 @@ def _plan_one(
         partitions = [each for each in asked if not topics or each.topic in topics]
         if not partitions:
             return Outcome(nothing, Step.ALREADY, "no partitions to reset")
+        _refuse_negative(committed, partitions)
         planned = plan(target, partitions, committed, lambda at: offsets_at.of(at, partitions), now)
     except NothingToReset as problem:
-        return Outcome(nothing, Step.REFUSED, str(problem))
+        return Outcome(nothing, Step.REFUSED, f"group {group_id}: {problem}")
+    except RequestRefused as refused:
+        if refused.is_retriable:
+            raise
+        return Outcome(nothing, Step.REFUSED, f"group {group_id}: {refused}")
     return Outcome(
         PlannedOffsets(
             group_id,
@@ -83,6 +104,16 @@ def _plan_one(
     )
 
 
+def _refuse_negative(
+    committed: Mapping[TopicPartition, CommittedOffset], partitions: Sequence[TopicPartition]
+) -> None:
+    """Raise `NothingToReset` for an offset that no condition can name: a client may commit any number."""
+    for place in partitions:
+        found = committed.get(place)
+        if found is not None and found.offset < 0:
+            raise NothingToReset(f"{place} is at offset {found.offset}, which is no place in a log")
+
+
 # --- a table of offsets ---
 
 
@@ -90,18 +121,22 @@ def read_targets(path: Path) -> dict[str, Target]:
     """Return the offsets of each group in a table: CSV or Parquet, a file or a folder (a landed table).
 
     Its columns are group_id (or group), topic, partition, committed_offset (or offset); others are ignored,
-    and so are rows without an offset. Raises PlanUnreadable, OSError.
+    and so are rows without an offset. Names are texts, also `007` in CSV. Raises
+    PlanUnreadable, OSError.
     """
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for group_id, topic, partition, offset in _read_rows(path):
         if offset is None:
             continue
-        place = TopicPartition(TopicName(str(topic)), int(partition))
+        is_place = isinstance(group_id, str) and isinstance(topic, str) and isinstance(partition, int)
+        if not is_place:
+            raise PlanUnreadable(f"{path}: {group_id}, {topic}, {partition} is no group with a partition")
+        place = TopicPartition(TopicName(topic), partition)
         if not isinstance(offset, int):
             raise PlanUnreadable(
                 f"{path}: the offset of {place} of group {group_id} is {offset!r}: leave it out"
             )
-        of_group = offsets.setdefault(str(group_id), {})
+        of_group = offsets.setdefault(group_id, {})
         if place in of_group:
             raise PlanUnreadable(
                 f"{path}: {place} of group {group_id} occurs twice: one offset each is needed"
@@ -115,16 +150,21 @@ def read_targets(path: Path) -> dict[str, Target]:
 def _read_rows(path: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yield group, topic, partition and offset of each row; an offset that is no number unchanged."""
     import pyarrow as pa
-    from pyarrow import dataset
+    from pyarrow import csv, dataset
 
-    is_csv = path.suffix.lower() == ".csv"
+    texts = dict.fromkeys((*_TABLE_COLUMNS[0], *_TABLE_COLUMNS[1]), pa.string())
+    as_csv = dataset.CsvFileFormat(
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(column_types=texts | {"partition": pa.int64()}),
+    )
     try:
-        table = dataset.dataset(path, format="csv" if is_csv else "parquet", partitioning="hive")
-        names = [_column(path, several, table.schema.names) for several in _TABLE_COLUMNS]
-        rows = table.to_table(names).to_pydict()
+        is_csv = path.suffix.lower() == ".csv"
+        table = dataset.dataset(path, format=as_csv if is_csv else "parquet", partitioning="hive")
+        columns = [_column(path, several, table.schema.names) for several in _TABLE_COLUMNS]
+        rows = table.to_table(columns).to_pydict()
     except pa.ArrowInvalid as problem:
         raise PlanUnreadable(f"{path}: {problem}") from problem
-    for group_id, topic, partition, offset in zip(*(rows[name] for name in names), strict=True):
+    for group_id, topic, partition, offset in zip(*(rows[name] for name in columns), strict=True):
         is_number = isinstance(offset, str) and offset.isdecimal()
         yield group_id, topic, partition, int(offset) if is_number else offset
 

@@ -21,7 +21,7 @@ from headgate.admin import Admin, GroupIsActive, OffsetsMoved, PartlyRefused, Re
 from headgate.admin.csv_rows import csv_writer
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.ids import TopicName, TopicPartition
-from headgate.domain.setting import LONG_MAX
+from headgate.domain.setting import INT_MAX, LONG_MAX
 
 COLUMNS = ("group", "topic", "partition", "committed_offset", "new_offset")
 
@@ -91,7 +91,7 @@ def load_plan(path: Path) -> list[PlannedOffsets]:
 def _take(groups: dict[str, PlannedOffsets], row: list[str], where: str) -> None:
     if not row:
         return
-    if len(row) != len(COLUMNS) or not row[2].isdecimal():
+    if len(row) != len(COLUMNS) or not _is_number(row[2], INT_MAX):
         raise PlanUnreadable(f"{where}: {','.join(COLUMNS)} are expected")
     group_id, topic, partition = row[0], TopicName(row[1]), int(row[2])
     place = TopicPartition(topic, partition)
@@ -104,9 +104,13 @@ def _take(groups: dict[str, PlannedOffsets], row: list[str], where: str) -> None
 
 
 def _offset(text: str, where: str) -> int | None:
-    if text and not (text.isdecimal() and int(text) <= LONG_MAX):
+    if text and not _is_number(text, LONG_MAX):
         raise PlanUnreadable(f"{where}: {text!r} is no offset")
     return int(text) if text else None
+
+
+def _is_number(text: str, largest: int) -> bool:
+    return text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest
 
 
 # --- the execution ---
@@ -145,6 +149,15 @@ def execute(admin: Admin, plan: Sequence[PlannedOffsets]) -> Iterator[Outcome]:
 
 
 def _execute_one(admin: Admin, planned: PlannedOffsets) -> Outcome:
+    try:
+        return _compare_and_set(admin, planned)
+    except RequestRefused as refused:
+        if refused.is_retriable:
+            raise
+        return Outcome(planned, Step.REFUSED, str(refused))
+
+
+def _compare_and_set(admin: Admin, planned: PlannedOffsets) -> Outcome:
     found = admin.committed_offsets(planned.group_id, planned.new)
     current = {place: found[place].offset if place in found else None for place in planned.new}
     if current == planned.new:
