@@ -199,6 +199,29 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"]
 
 
+def test_the_undo_of_another_plan_is_not_replaced(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    first, second = new_group(8), new_group(8)
+    assert reset("--group", first, "--group", second, "--to-earliest").exit_code == 0
+    assert reset("--execute").exit_code == 0
+    undo = (tmp_path / "plan.undo.csv").read_text()
+    # The same plan without what is done, and another plan in the same file.
+    rows = (tmp_path / "plan.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "plan.csv").write_text("".join([rows[0], rows[2]]))
+    assert "plan.undo-2.csv" in reset("--execute").stderr
+    assert reset("--group", first, "--to-latest").exit_code == 0
+    for _ in range(2):
+        assert "plan.undo-3.csv" in reset("--execute").stderr
+    assert (tmp_path / "plan.undo.csv").read_text() == undo
+    assert sorted(file.name for file in tmp_path.glob("*.undo*")) == [
+        *("plan.undo-2.csv", "plan.undo-3.csv", "plan.undo.csv")
+    ]
+    for plan in ("plan.undo-3.csv", "plan.undo-2.csv", "plan.undo.csv"):
+        assert reset("--execute", plan=plan).exit_code == 0
+    assert (committed(broker, first), committed(broker, second)) == ([8], [8])
+
+
 def test_a_group_that_cannot_be_reset_does_not_stop_the_others(
     broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,9 +71,9 @@ def reset(
 
     headgate fleet reset --bootstrap-server HOST:PORT --plan plan.csv --execute
 
-    The second command writes plan.undo.csv first, the plan that takes it back. It may be repeated after any
-    interruption: groups that are done stay as they are, and a group that committed since the plan is left
-    alone.
+    The second command writes plan.undo.csv first, the plan that takes it back (plan.undo-2.csv, if the first
+    is the undo of another plan). It may be repeated after any interruption: groups that are done stay as they
+    are, and a group that committed since the plan is left alone.
     """
     try:
         check_output(output)
@@ -179,9 +180,9 @@ def _plan(
         return 1 if refused else 0
     save_plan(planned, path)
     print_rows([row for each in planned for row in _planned_rows(each)], _PLANNED, "offsets", output)
-    count = sum(len(each.new) for each in planned)
+    offset_count = sum(len(each.new) for each in planned)
     command = ["headgate", "fleet", "reset", "--bootstrap-server", servers, "--plan", str(path), "--execute"]
-    say(f"nothing was changed; {path} has {count} offsets of {len(planned)} groups. To execute it:")
+    say(f"nothing was changed; {path} has {offset_count} offsets of {len(planned)} groups. To execute it:")
     say(shlex.join(command))
     return 1 if refused else 0
 
@@ -197,12 +198,28 @@ def _planned_rows(planned: PlannedOffsets) -> Iterator[Row]:
         }
 
 
+def _save_undo(undo: list[PlannedOffsets], path: Path) -> Path:
+    """Save the undo of the plan at `path`, and return where. The undo of another plan is not replaced."""
+    from headgate.fleet import PlanUnreadable, load_plan, save_plan
+
+    for number in count(1):
+        file = path.with_suffix(".undo.csv" if number == 1 else f".undo-{number}.csv")
+        try:
+            if load_plan(file) != undo:
+                continue
+        except FileNotFoundError:
+            save_plan(undo, file)
+        except PlanUnreadable:
+            continue
+        return file
+    raise AssertionError
+
+
 def _execute(admin: Admin, path: Path, output: str) -> int:
-    from headgate.fleet import Step, execute, load_plan, save_plan, undo_of
+    from headgate.fleet import Step, execute, load_plan, undo_of
 
     planned = load_plan(path)
-    undo = path.with_suffix(".undo.csv")
-    save_plan(undo_of(planned), undo)
+    undo = _save_undo(undo_of(planned), path)
     outcomes: list[Outcome] = []
     with progress_bar("resetting", len(planned)) as (progress, task):
         for outcome in execute(admin, planned):
