@@ -179,6 +179,22 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_aga
     run_scenario(scenario)
 
 
+def test_a_commit_whose_topic_is_gone_is_forgotten() -> None:
+    """As long as it is known, it makes the server read all requests of its turn."""
+
+    async def scenario(client: Client) -> None:
+        request = commit(5, [0, 30])
+        for _ in range(3):
+            await client.ask(request, 8)
+        assert client.is_known(request, 8)
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.system_time())  # type: ignore[arg-type]
+        for _ in range(3):
+            await client.ask(request, 8)
+        assert not client.is_known(request, 8)
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
 @pytest.mark.parametrize("is_created_again", [False, True])
 def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(

@@ -133,6 +133,7 @@ class Repeats:
             return
         repeat = api.repeat(node, call, request)
         if repeat is None:
+            self._drop(shapes, frame, habit)
             return
         places: list[Place] = []
         if repeat.numbers:
@@ -155,6 +156,13 @@ class Repeats:
             known = _Known(RequestShape(len(frame), places))
             shapes.append(known)
         self._take_in(known, habit.key(known.shape.split(frame)[2]), served)
+
+    def _drop(self, shapes: Sequence[_Known], frame: bytes, habit: Habit) -> None:
+        """Drop a request that cannot be repeated any more: its topic is gone."""
+        for known in shapes:
+            rest = habit.key(known.shape.split(frame)[2])
+            known.young.pop(rest, None)  # it remains counted until the generation ends
+            known.old.pop(rest, None)
 
     def _take_in(self, known: _Known, rest: Hashable, served: tuple[Any, Repeat]) -> None:
         known.young[rest] = served
