@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import Consumer
 from tests.cli.support import Command, committed, rows
 
-from headgate.admin import Admin
+from headgate.admin import Admin, TopicPartition
+from headgate.cli.consumer_groups.arguments import read_offsets
+from headgate.domain.ids import TopicName
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -83,6 +85,14 @@ def test_an_export_can_be_imported(command: Command, group: str, tmp_path: Path)
     exported = command(*both, "--from-file", saved, "--create", "--execute", "--export")
     assert exported.stdout == saved.read_text()
     assert committed(command, "other") == {1: 2}
+
+
+def test_a_group_of_a_file_keeps_the_spaces_in_its_name(tmp_path: Path) -> None:
+    """Otherwise the export of one group would set the offsets of another."""
+    path = tmp_path / "saved.csv"
+    path.write_text('"\rone",flights,0,4\n two , flights , 1 , 5\n', newline="")
+    places = [TopicPartition(TopicName("flights"), partition) for partition in (0, 1)]
+    assert read_offsets(path, []) == {"\rone": {places[0]: 4}, " two ": {places[1]: 5}}
 
 
 @pytest.mark.parametrize(

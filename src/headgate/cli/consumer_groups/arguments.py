@@ -123,6 +123,8 @@ def _rows(
         fields = [field.strip() for field in row]
         if len(fields) == 3 and len(groups) == 1:
             fields.insert(0, groups[0])
+        elif len(fields) == 4:
+            fields[0] = row[0]  # spaces belong to the name of a group
         if len(fields) != 4 or not fields[2].isdecimal() or not fields[3].isdecimal():
             expected = "topic,partition,offset or " if len(groups) == 1 else ""
             raise UsageProblem(f"{path}, line {line}: {expected}group,topic,partition,offset is expected")
