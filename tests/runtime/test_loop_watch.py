@@ -120,9 +120,11 @@ def test_a_request_that_holds_the_loop_is_told_by_its_api_and_client(
 
         client.node.topics.all = slow  # type: ignore[method-assign,assignment]
         await client.ask(MetadataRequest(topics=None), 9, "impatient")
-        assert client.node.watch.stalls == {"Metadata": 1}
+        # Housekeeping and compaction look at the topics as well, if their time has come.
+        assert client.node.watch.stalls["Metadata"] == 1
         told = [vars(record) for record in caplog.records if "serving" in vars(record)]
-        assert [(one["serving"], one["client"]) for one in told] == [("Metadata", "impatient/10.0.0.1")]
+        clients = [one["client"] for one in told if one["serving"] == "Metadata"]
+        assert clients == ["impatient/10.0.0.1"]
 
     with caplog.at_level(logging.WARNING):
         run_scenario(scenario)
