@@ -117,6 +117,13 @@ def test_mistakes(spark: SparkSession, tmp_path: Path, source: str, target: str,
     assert message in result.stderr and "Traceback" not in result.stderr
 
 
+def test_a_retention_that_no_setting_has_is_refused_in_words(tmp_path: Path) -> None:
+    arguments = ["nowhere", str(tmp_path / "report.html"), "--retention-minutes", "99999999999"]
+    result = CliRunner().invoke(app, ["spark", "report", *arguments])
+    assert result.exit_code == 2
+    assert "--retention-minutes" in result.stderr and "Traceback" not in result.stderr
+
+
 def test_a_page_without_any_group() -> None:
     report = Report(
         source="x",

@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 
 from headgate.cli.consumer_groups.printing import say
+from headgate.cli.fleet.common import failed
 from headgate.cli.spark import session
+from headgate.domain.setting import INT_MAX
 
 
 def report(
@@ -18,7 +20,9 @@ def report(
     lag: Annotated[bool, typer.Option(help="Lag over time, which reads the topics' timestamps.")] = True,
     retention_minutes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1),
+        typer.Option(
+            metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1, max=INT_MAX
+        ),
     ] = None,
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
 ) -> None:
@@ -33,15 +37,13 @@ def report(
         from headgate.spark.options import OptionError
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
-        raise _failed(f"{problem}: pip install 'headgate[spark]'") from problem
+        raise failed(f"{problem}: pip install 'headgate[spark]'") from problem
     if not target.absolute().parent.is_dir():
-        raise _failed(f"{target}: there is no folder {target.absolute().parent}")
+        raise failed(f"{target}: there is no folder {target.absolute().parent}")
     try:
         with Console(stderr=True).status("starting Spark") as status:
             spark = session(master, "headgate spark report")
-            spark.sparkContext.setLogLevel(
-                "ERROR"
-            )  # its warnings of plans are not for the reader of a report
+            spark.sparkContext.setLogLevel("ERROR")  # the warnings are about plans
             found = gather(
                 spark,
                 source,
@@ -53,11 +55,6 @@ def report(
         temporary.write_text(page(found), encoding="utf-8")
         temporary.replace(target)
     except (AuditFailed, ClientError, MissingData, OptionError, OSError) as problem:
-        raise _failed(str(problem)) from problem
+        raise failed(str(problem)) from problem
     marked = sum(1 for each in found.audited if each.findings)
     say(f"wrote {target}: {len(found.audited)} groups, {marked} of them with findings")
-
-
-def _failed(message: str) -> typer.Exit:
-    say(message)
-    return typer.Exit(1)

@@ -121,14 +121,19 @@ def _with_rates(spark: SparkSession, report: Report, commits: DataFrame, on_step
     )
     on_step("reading the changes of members")
     changes = group_events(spark, report.source).transform(rebalances()).where("at is not null").cache()
-    start = F.window("at", _interval(report))["start"]
-    counts = changes.select("group_id", F.unix_millis(start).alias("at"), F.lit(1).alias("value"))
-    sizes = changes.select("group_id", F.unix_millis("at").alias("at"), F.col("member_count").alias("value"))
-    members = _largest(sizes, F.count("*"), F.max)
+    try:
+        start = F.window("at", _interval(report))["start"]
+        counts = changes.select("group_id", F.unix_millis(start).alias("at"), F.lit(1).alias("value"))
+        sizes = changes.select(
+            "group_id", F.unix_millis("at").alias("at"), F.col("member_count").alias("value")
+        )
+        changed, members = _largest(counts, F.count("*")), _largest(sizes, F.count("*"), F.max)
+    finally:
+        changes.unpersist()
     return replace(
         report,
         commits=tuple(filled(each, *bounds) for each in _largest(rates, F.sum("value"))),
-        rebalances=tuple(_largest(counts, F.count("*"))),
+        rebalances=tuple(changed),
         members=tuple(each for each in members if each.name != OTHERS),
     )
 
