@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.api.node import drive_request
 from tests.topics.disk import NOW, Disk
 
-from headgate.api.contract import Coordinator, OffsetHistory, RequestSteps, Router
+from headgate.api.contract import Coordinator, KeyedShards, OffsetHistory, RequestSteps, Router
 from headgate.api.registration import Api
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
@@ -145,6 +145,7 @@ class OneNode:
     advertised_host = "localhost"
     advertised_port = 9092
     coordinator = cast(Coordinator, None)
+    share_state = cast(KeyedShards, None)
     history = cast(OffsetHistory, None)
     router = cast(Router, None)
 

@@ -220,6 +220,14 @@ class Coordinator(Protocol):
         ...
 
 
+class KeyedShards(Protocol):
+    """The shards of another kind on this node, as handlers see them."""
+
+    def submit(self, key: str, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Submit a command to the shard of a key; see `ShardOwner.submit` for `on_reply`."""
+        ...
+
+
 class Durability(Protocol):
     """Group commit: one sync for everything appended meanwhile."""
 
@@ -266,6 +274,11 @@ class Node(Protocol):
     @property
     def coordinator(self) -> Coordinator:
         """The group coordinator."""
+        ...
+
+    @property
+    def share_state(self) -> KeyedShards:
+        """The share coordinator (`headgate.core.share.state`), by the names of share-partitions' keys."""
         ...
 
     @property

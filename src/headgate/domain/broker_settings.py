@@ -25,6 +25,7 @@ from headgate.domain.setting import (
     compression_levels,
     table,
 )
+from headgate.domain.share_settings import SHARE_BROKER_SETTINGS
 
 _DYNAMIC = frozenset(
     {
@@ -385,6 +386,7 @@ _ALL = table(
         "Protocol changes allowed to a group with members.",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
+    *SHARE_BROKER_SETTINGS,
 )
 
 BROKER_SETTINGS: Mapping[str, Setting] = {

@@ -1,4 +1,7 @@
-"""The settings of a consumer group (KIP-848). The default of each is a broker setting."""
+"""The settings of a consumer group (KIP-848) and of a share group (KIP-932).
+
+The default of most of them is a broker setting.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from headgate.domain.setting import (
     Setting,
     table,
 )
+from headgate.domain.share_settings import SHARE_GROUP_SETTINGS
 
 GROUP_SETTINGS: Mapping[str, Setting] = table(
     Setting(
@@ -35,5 +39,6 @@ GROUP_SETTINGS: Mapping[str, Setting] = table(
         minimum=0,
         broker_name="group.consumer.assignment.interval.ms",
     ),
+    *SHARE_GROUP_SETTINGS,
 )
-"""Settings of one consumer group. Classic groups have none."""
+"""Settings of one group. Classic groups have none."""

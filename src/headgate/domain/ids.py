@@ -19,6 +19,7 @@ Millis = NewType("Millis", int)
 ZERO_TOPIC_ID = TopicId(bytes(16))
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
+SHARE_STATE_TOPIC = TopicName("__share_group_state")
 OFFSETS_HISTORY_TOPIC = TopicName("__consumer_offsets_history")
 """Records that compaction removed from `__consumer_offsets`, in the partition of the same number."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -48,6 +49,8 @@ class Setting:
     choices: tuple[str, ...] = ()
     excluded: tuple[int, ...] = ()
     """Invalid values between minimum and maximum."""
+    why_invalid: Callable[[str], str | None] | None = None
+    """Returns what is expected instead of an invalid text, and None for a valid one."""
     is_dynamic: bool = False
     """Whether a broker's setting can be changed while the broker runs."""
     broker_name: str | None = None
@@ -58,6 +61,8 @@ class Setting:
         value = self._read(text.strip())
         self._check_range(value, text)
         self._check_choices(value, text)
+        if self.why_invalid is not None and (expected := self.why_invalid(value)) is not None:
+            raise InvalidSetting(f"{self.name}={text}: {expected} is expected")
         return value
 
     def format(self, value: Any) -> str:

@@ -1,14 +1,15 @@
 """State batches: what a share group persists of the deliveries of ranges of records.
 
 A batch has the state of all offsets from its first to its last one. Acquired is never persisted (R4.3). There
-may be a million batches, so many of them are rows of one array, in Kafka's format of a record's value.
+may be a million batches, so many of them are rows of arrays: first offset, last offset, delivery state and
+delivery count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,41 +48,53 @@ class StateBatch(NamedTuple):
     """How often the records were delivered; at most 32767."""
 
 
-ROW: Final = np.dtype(
-    [("first", ">i8"), ("last", ">i8"), ("state", "i1"), ("count", ">i2"), ("tags", "u1")],
-)
-"""A batch as Kafka stores it in a value: 20 bytes, the last of them for no tagged fields."""
+BatchRows: TypeAlias = NDArray[np.int64]
+"""Batches, one a row, in the columns `FIRST`, `LAST`, `STATE` and `COUNT`."""
+FIRST: Final = 0
+LAST: Final = 1
+STATE: Final = 2
+COUNT: Final = 3
+
+NO_ROWS: Final[BatchRows] = np.zeros((0, 4), np.int64)
 
 
 class StateBatches:
-    """Many batches as rows of an array, which is never changed."""
+    """Many batches, in arrays that are never changed."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("parts",)
 
-    def __init__(self, rows: NDArray[np.void]) -> None:
-        """`rows` has the dtype `ROW`."""
-        self.rows = rows
+    def __init__(self, *parts: BatchRows) -> None:
+        self.parts = parts
+        """The batches, in order, in arrays of any lengths."""
 
     @classmethod
     def of(cls, batches: Iterable[StateBatch]) -> StateBatches:
-        """Return these batches, in this order. Raises OverflowError if a number does not fit its field."""
-        return cls(np.array([(*batch, 0) for batch in batches], ROW))
+        """Return these batches, in this order. Raises OverflowError for a number of more than 64 bits."""
+        rows = np.array([*batches], np.int64)
+        return cls(rows) if len(rows) else NO_BATCHES
+
+    @property
+    def rows(self) -> BatchRows:
+        """All batches in one array. Long if there are a million."""
+        parts = self.parts
+        return parts[0] if len(parts) == 1 else np.concatenate([NO_ROWS, *parts])
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return sum(map(len, self.parts))
 
     def __iter__(self) -> Iterator[StateBatch]:
-        for first, last, state, count, _ in self.rows.tolist():
-            yield StateBatch(first, last, state, count)
+        for part in self.parts:
+            for row in part.tolist():
+                yield StateBatch(*row)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, StateBatches) and self.rows.tobytes() == other.rows.tobytes()
+        return isinstance(other, StateBatches) and np.array_equal(self.rows, other.rows)
 
     def __hash__(self) -> int:
         return hash(self.rows.tobytes())
 
     def __repr__(self) -> str:
-        return f"StateBatches({len(self)})" if len(self) > 20 else f"StateBatches.of({list(self)})"
+        return f"StateBatches({len(self)})" if len(self) > 20 else f"StateBatches.of({[*map(tuple, self)]})"
 
 
-NO_BATCHES: Final = StateBatches(np.zeros(0, ROW))
+NO_BATCHES: Final = StateBatches()

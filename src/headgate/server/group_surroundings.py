@@ -12,11 +12,10 @@ from typing import Any
 
 from headgate.core.consumer.commands import ConsumerGroupConfigured
 from headgate.core.shard import GroupShard
-from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.ids import GroupId, Millis
 from headgate.domain.settings import GROUP_SETTINGS
 from headgate.server.coordinator import Coordinator
-from headgate.topics.topic import Topic
+from headgate.server.topic_changes import all_topics, keep_telling_topics
 from headgate.topics.topics import Topics
 
 
@@ -28,7 +27,7 @@ class GroupSurroundings:
 
     def commands(self) -> Iterator[Any]:
         """Return the commands that give a loaded shard all topics and group settings."""
-        yield TopicsChanged([_as_it_is(topic) for topic in self._topics.all()])
+        yield all_topics(self._topics)
         yield from self._group_settings()
 
     def new_shard(self, now: Millis) -> GroupShard:
@@ -41,15 +40,11 @@ class GroupSurroundings:
     def keep_telling(self, coordinator: Coordinator[GroupShard]) -> None:
         """Pass every later change to the coordinator."""
 
-        def tell(*changes: TopicChange) -> None:
-            coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
-
         def tell_settings(group_id: str) -> None:
             command = self._configured(GroupId(group_id))
             coordinator.submit(command.group_id, command, lambda reply: None)
 
-        self._topics.on_changed.append(lambda topics: tell(*map(_as_it_is, topics)))
-        self._topics.on_deleted.append(lambda topic: tell(TopicChange(topic.name, None)))
+        keep_telling_topics(self._topics, coordinator)
         self._topics.on_group_configured.append(tell_settings)
 
     def _group_settings(self) -> Iterator[ConsumerGroupConfigured]:
@@ -61,10 +56,6 @@ class GroupSurroundings:
         values = {
             name: GROUP_SETTINGS[name].parse(text)
             for name, text in overrides.items()
-            if name in GROUP_SETTINGS
+            if name in GROUP_SETTINGS and name.startswith("consumer.")
         }
         return ConsumerGroupConfigured(group_id=group_id, settings=values)
-
-
-def _as_it_is(topic: Topic) -> TopicChange:
-    return TopicChange(topic.name, KnownTopic(topic.topic_id, topic.partition_count))

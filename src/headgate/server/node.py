@@ -39,7 +39,9 @@ from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
+from headgate.server.share_state import ShareStates
 from headgate.shards.groups import group_shards
+from headgate.shards.share_state import share_state_shards
 from headgate.topics.appends import Appends
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
@@ -87,6 +89,9 @@ class BrokerNode:
             settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands
         )
         self.coordinator = Coordinator(self._groups, [])
+        self._share_states = ShareStates(self.topics, self.call_later, self.watch)
+        self._share_state_kind = share_state_shards(settings, self._share_states.commands)
+        self.share_state = Coordinator(self._share_state_kind, [])
         self._checkpoints = CheckpointRunner([], settings)
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock, self.watch)
@@ -99,6 +104,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Load the coordinators from their logs, and start the periodic work on topics."""
         self.coordinator = await self._open(self._groups)
+        self.share_state = await self._open(self._share_state_kind)
         self.router = Here(self)
         self._checkpoints = CheckpointRunner(
             [runtime for one in self._coordinators for runtime in one.runtimes], self.settings
@@ -106,6 +112,7 @@ class BrokerNode:
         self._checkpoints.start()
         self.history.open(open_topic(self._groups, self.topics, self.system_time()))
         self._surroundings.keep_telling(self.coordinator)
+        self._share_states.start(self.share_state)
         OffsetErasure(self.topics, self.coordinator, self.call_later).start()
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
         self._remove_deleted()

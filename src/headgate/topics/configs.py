@@ -140,20 +140,28 @@ def check(table: Mapping[str, Setting], overrides: Mapping[str, str | None]) -> 
 
 def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | None:
     """Return the refusal of the first override outside the broker's bounds; None if all are valid."""
-    values: dict[str, int] = {}
-    for name, setting in GROUP_SETTINGS.items():
-        in_force = settings[setting.broker_name or ""]
-        values[name] = value = setting.parse(overrides[name]) if name in overrides else in_force
+    for name in overrides:
+        setting = GROUP_SETTINGS[name]
+        if setting.broker_name is None:
+            continue
+        value = setting.parse(overrides[name])
         scope, _, what = name.partition(".")
         lowest, highest = settings[f"group.{scope}.min.{what}"], settings[f"group.{scope}.max.{what}"]
-        if name in overrides and not lowest <= value <= highest:
+        if not lowest <= value <= highest:
             return Refusal(
                 ErrorCode.INVALID_CONFIG, f"{name}={value}: a value from {lowest} to {highest} is expected"
             )
-    if overrides and values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
-        message = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
-        return Refusal(ErrorCode.INVALID_CONFIG, message)
+    for scope in ("consumer", "share") if overrides else ():
+        timeout, interval = f"{scope}.session.timeout.ms", f"{scope}.heartbeat.interval.ms"
+        if _of_group(settings, overrides, timeout) <= _of_group(settings, overrides, interval):
+            return Refusal(ErrorCode.INVALID_CONFIG, f"{timeout} must be greater than {interval}")
     return None
+
+
+def _of_group(settings: Settings, overrides: Mapping[str, str], name: str) -> int:
+    setting = GROUP_SETTINGS[name]
+    value: int = setting.parse(overrides[name]) if name in overrides else settings[setting.broker_name or ""]
+    return value
 
 
 def altered_broker(

@@ -2,22 +2,19 @@
 
 A name is 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', other than '.' and '..'. Names that
 differ only in '.' against '_' collide, because metric names cannot tell them apart. Some names are internal:
-clients can neither produce to these topics nor delete them. All of them but the history of offsets are always
-compacted.
+clients can neither produce to these topics nor delete them. Some of them are always compacted.
 """
 
 from __future__ import annotations
 
 import re
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicName
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC, TopicName
 
 MAXIMUM_LENGTH = 249
 
-COMPACTED_INTERNAL_TOPICS = frozenset(
-    {GROUP_OFFSETS_TOPIC, TopicName("__transaction_state"), TopicName("__share_group_state")}
-)
-INTERNAL_TOPICS = COMPACTED_INTERNAL_TOPICS | {OFFSETS_HISTORY_TOPIC}
+COMPACTED_INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TopicName("__transaction_state")})
+INTERNAL_TOPICS = COMPACTED_INTERNAL_TOPICS | {OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC}
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 

@@ -12,41 +12,19 @@ nothing.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicId
 from headgate.records.share_batches import NO_BATCHES, StateBatch, StateBatches
+from headgate.records.share_state_model import UNCHANGED as UNCHANGED
+from headgate.records.share_state_model import UNKNOWN_COUNT as UNKNOWN_COUNT
+from headgate.records.share_state_model import ShareKey as ShareKey
+from headgate.records.share_state_model import uuid_text as uuid_text
 
-UNCHANGED: Final = -1
-"""An epoch or a start offset that a command does not change."""
 UNKNOWN_START: Final = -1
 """Start offset of a state whose first reader chooses one (by `share.auto.offset.reset`), or of no state."""
-UNKNOWN_COUNT: Final = -1
-"""Delivery complete count that nobody has told yet."""
-
-
-@dataclass(frozen=True)
-class ShareKey:
-    """A share-partition: one partition of a topic as one group reads it."""
-
-    group_id: GroupId
-    topic_id: TopicId
-    partition: int
-
-    @cached_property
-    def name(self) -> str:
-        """The key of its shard, as in Kafka: group, topic id and partition, with colons between them."""
-        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
-
-
-def uuid_text(topic_id: TopicId) -> str:
-    """Return a topic id as Kafka prints it: 22 characters of URL-safe Base64."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,84 @@
+"""The combined state batches of one share-partition, in blocks of some hundred rows.
+
+A merge replaces the blocks it touches and no other, so it costs the same for ten batches and for a million.
+Arrays are replaced, never changed: whoever was given the batches keeps them as they were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+import numpy as np
+
+from headgate.core.share.state.merging import above, combined, merged
+from headgate.records.share_batches import FIRST, LAST, BatchRows, StateBatches
+
+LARGEST_BLOCK: Final = 1024
+_SMALLEST_BLOCK: Final = 256
+
+
+class BatchBlocks:
+    """Sorted blocks of batches, none of them empty."""
+
+    __slots__ = ("_blocks", "_firsts", "_length")
+
+    def __init__(self) -> None:
+        self._blocks: list[BatchRows] = []
+        self._firsts: list[int] = []
+        """First offset of each block."""
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def copy(self) -> BatchBlocks:
+        """Return a copy that changes independently."""
+        copy = BatchBlocks()
+        copy._blocks, copy._firsts, copy._length = self._blocks.copy(), self._firsts.copy(), self._length
+        return copy
+
+    def batches(self) -> StateBatches:
+        """Return all batches as they are now."""
+        return StateBatches(*self._blocks)
+
+    def drop_below(self, start_offset: int) -> None:
+        """Remove all offsets below the start offset."""
+        if not self._firsts or self._firsts[0] >= start_offset:
+            return
+        whole = bisect_right(self._firsts, start_offset) - 1
+        self._replace(0, whole + 1, above(self._blocks[whole], start_offset))
+
+    def merge(self, batches: StateBatches, start_offset: int) -> None:
+        """Merge any batches, as far as they are not below the start offset."""
+        new = above(combined(batches.rows), start_offset)
+        # From the end, so that the places of the blocks before stay the same.
+        groups = np.searchsorted(self._firsts, new[:, FIRST] - 1, side="right")
+        for begin in reversed(np.flatnonzero(np.diff(groups, prepend=-1)).tolist()):
+            self._merge_near(new[begin:])
+            new = new[:begin]
+
+    def _merge_near(self, new: BatchRows) -> None:
+        """Merge a combined list that begins in one block."""
+        lowest, highest = int(new[0, FIRST]) - 1, int(new[-1, LAST]) + 1
+        begin = max(bisect_right(self._firsts, lowest) - 1, 0)
+        end = bisect_right(self._firsts, highest)
+        if end <= begin:
+            self._replace(begin, begin, new)
+            return
+        touched = np.concatenate(self._blocks[begin:end])
+        before = int(np.searchsorted(touched[:, LAST], lowest))
+        after = int(np.searchsorted(touched[:, FIRST], highest, side="right"))
+        parts = (touched[:before], merged(touched[before:after], new), touched[after:])
+        self._replace(begin, end, np.concatenate(parts))
+
+    def _replace(self, begin: int, end: int, rows: BatchRows) -> None:
+        """Replace the blocks from `begin` to `end` (exclusive) by blocks of these rows."""
+        if len(rows) < _SMALLEST_BLOCK and end < len(self._blocks):
+            rows = np.concatenate((rows, self._blocks[end]))
+            end += 1
+        self._length += len(rows) - sum(map(len, self._blocks[begin:end]))
+        pieces = max(-(-len(rows) // LARGEST_BLOCK), 1)
+        blocks = [piece for piece in np.array_split(rows, pieces) if len(piece)]
+        self._blocks[begin:end] = blocks
+        self._firsts[begin:end] = [int(block[0, FIRST]) for block in blocks]

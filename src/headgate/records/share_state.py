@@ -1,0 +1,177 @@
+"""The records of `__share_group_state` to and from bytes: key types 0 (snapshot) and 1 (update).
+
+The schemas are Kafka's; values have version 0, flexible. A tombstone has the key of a snapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from headgate.domain.ids import GroupId, Millis, TopicId
+from headgate.records.errors import MalformedRecord
+from headgate.records.offset_commit import text_bytes
+from headgate.records.reader import Reader
+from headgate.records.share_batches import NO_BATCHES, BatchRows, StateBatches
+from headgate.records.share_state_model import (
+    UNKNOWN_COUNT,
+    ShareKey,
+    ShareRecord,
+    ShareSnapshot,
+    ShareTombstone,
+    ShareUpdate,
+    UnknownShareRecord,
+)
+from headgate.records.writer import int16_bytes, int32_bytes, tagged_bytes, varint_bytes
+
+SNAPSHOT: Final = 0
+UPDATE: Final = 1
+KEY_TYPES: Final = frozenset({SNAPSHOT, UPDATE})
+
+_VERSION: Final = 0
+_COUNT_TAG: Final = 0
+_TOPIC_ID_BYTES: Final = 16
+_snapshot_head: Final = struct.Struct(">hiiiq")
+_update_head: Final = struct.Struct(">hiiq")
+_times: Final = struct.Struct(">qq")
+_ROW: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("state", "i1"), ("count", ">i2"), ("tags", "u1")])
+"""A batch in a value: the last byte is the number of its tagged fields."""
+_COLUMNS: Final = ("first", "last", "state", "count")
+
+
+def encode_share(record: ShareRecord) -> tuple[bytes, bytes | None]:
+    """Return the record's key and value. The value of a tombstone is None."""
+    match record:
+        case ShareSnapshot():
+            return _key(SNAPSHOT, record.key), _snapshot_value(record)
+        case ShareUpdate():
+            return _key(UPDATE, record.key), _update_value(record)
+        case ShareTombstone():
+            return _key(SNAPSHOT, record.key), None
+        case UnknownShareRecord():
+            return record.key_bytes, record.value_bytes
+
+
+def decode_share(key: bytes | None, value: bytes | None, written: Millis) -> ShareRecord:
+    """Return the record of a key and a value. Raises MalformedRecord.
+
+    A record of an unknown key type is an UnknownShareRecord; `written`, the time in the log, is not used.
+    """
+    if key is None:
+        raise MalformedRecord("a record without a key")
+    reader = Reader(key, "key of a share state")
+    key_type = reader.int16()
+    if key_type not in KEY_TYPES:
+        return UnknownShareRecord(key, value)
+    share_key = ShareKey(GroupId(reader.text()), TopicId(reader.take(_TOPIC_ID_BYTES)), reader.int32())
+    reader.finish()
+    if value is None:
+        return ShareTombstone(share_key)
+    return _read_snapshot(share_key, value) if key_type == SNAPSHOT else _read_update(share_key, value)
+
+
+# --- writing ---
+
+
+def _key(key_type: int, key: ShareKey) -> bytes:
+    return int16_bytes(key_type) + text_bytes(key.group_id) + key.topic_id + int32_bytes(key.partition)
+
+
+def _snapshot_value(record: ShareSnapshot) -> bytes:
+    head = _snapshot_head.pack(
+        _VERSION, record.snapshot_epoch, record.state_epoch, record.leader_epoch, record.start_offset
+    )
+    times = _times.pack(record.created, record.written)
+    return head + times + _batches(record.batches) + _tags(record.delivery_complete_count)
+
+
+def _update_value(record: ShareUpdate) -> bytes:
+    head = _update_head.pack(_VERSION, record.snapshot_epoch, record.leader_epoch, record.start_offset)
+    return head + _batches(record.batches) + _tags(record.delivery_complete_count)
+
+
+def _tags(delivery_complete_count: int) -> bytes:
+    if delivery_complete_count == UNKNOWN_COUNT:
+        return tagged_bytes({})
+    return tagged_bytes({_COUNT_TAG: int32_bytes(delivery_complete_count)})
+
+
+def _batches(batches: StateBatches) -> bytes:
+    rows = np.zeros(len(batches), _ROW)
+    for column, values in zip(_COLUMNS, batches.rows.T, strict=True):
+        rows[column] = values
+    return varint_bytes(len(rows) + 1) + rows.tobytes()
+
+
+# --- reading ---
+
+
+def _read_snapshot(key: ShareKey, value: bytes) -> ShareSnapshot:
+    reader = _reader(value, "share snapshot")
+    snapshot_epoch, state_epoch, leader_epoch = reader.int32(), reader.int32(), reader.int32()
+    start_offset, created, written = reader.int64(), reader.int64(), reader.int64()
+    batches = _read_batches(reader)
+    count = _read_count(reader.tagged_fields())
+    reader.finish()
+    return ShareSnapshot(
+        key=key,
+        snapshot_epoch=snapshot_epoch,
+        state_epoch=state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=count,
+        created=Millis(created),
+        written=Millis(written),
+        batches=batches,
+    )
+
+
+def _read_update(key: ShareKey, value: bytes) -> ShareUpdate:
+    reader = _reader(value, "share update")
+    snapshot_epoch, leader_epoch, start_offset = reader.int32(), reader.int32(), reader.int64()
+    batches = _read_batches(reader)
+    count = _read_count(reader.tagged_fields())
+    reader.finish()
+    return ShareUpdate(
+        key=key,
+        snapshot_epoch=snapshot_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=count,
+        batches=batches,
+    )
+
+
+def _reader(value: bytes, what: str) -> Reader:
+    reader = Reader(value, what)
+    version = reader.int16()
+    if version != _VERSION:
+        raise reader.malformed(f"version {version} is not {_VERSION}")
+    return reader
+
+
+def _read_count(fields: Mapping[int, bytes]) -> int:
+    if _COUNT_TAG not in fields:
+        return UNKNOWN_COUNT
+    reader = Reader(fields[_COUNT_TAG], "delivery complete count")
+    count = reader.int32()
+    reader.finish()
+    return count
+
+
+def _read_batches(reader: Reader) -> StateBatches:
+    """Read the batches; all at once, unless another writer put tagged fields into them."""
+    count = reader.count(smallest=_ROW.itemsize, is_flexible=True)
+    if not count:
+        return NO_BATCHES
+    rows = np.frombuffer(reader.data, _ROW, count, reader.position)
+    if rows["tags"].any():
+        raise reader.malformed("a state batch with tagged fields")
+    reader.take(count * _ROW.itemsize)
+    columns: BatchRows = np.empty((count, len(_COLUMNS)), np.int64)
+    for at, column in enumerate(_COLUMNS):
+        columns[:, at] = rows[column]
+    return StateBatches(columns)
