@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ from headgate.admin import Admin, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis
-from headgate.spark.landing import land, offsets_as_of, offsets_now
+from headgate.spark.landing import land, offsets_as_of, offsets_now, run_here
 
 SETTINGS = {"offsets.topic.num.partitions": "2"}
 
@@ -52,6 +54,59 @@ def test_landed_offsets_are_the_coordinators(tmp_path: Path) -> None:
         assert life.landed_now(files) == life.moments[-1].committed
         assert offsets_now(files).equals(offsets_now(each))
         assert land(str(broker.data_dir), each).rows["offset_commits"] == 0
+        # The catalogue tells the ids, also of topics without a record.
+        assert len(topics_of(files)) == 2
+        assert topics_of(files) <= topics_of(each)
+
+
+def topics_of(target: str) -> set[tuple[str, str]]:
+    """Return the topics in the samples of a target, each with its id."""
+    return {(row["topic"], row["topic_id"]) for row in pq.read_table(f"{target}/end_offsets").to_pylist()}
+
+
+@pytest.mark.timeout(120)
+def test_a_continuous_landing_outlasts_the_absence_of_its_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so once, tries again, and lands on; a broker that was never there is an error."""
+    target = str(tmp_path / "tables")
+    command_module = importlib.import_module("headgate.cli.spark")
+    monkeypatch.setattr(command_module, "session", lambda *_: None)
+    monkeypatch.setattr("headgate.spark.landing.run_on_spark", lambda _: run_here)
+    with run(SETTINGS, data_dir=tmp_path / "data") as broker:
+        life = Life(broker.bootstrap_servers)
+        steps = life.play()
+        looks = 0
+
+        def between_two_looks(seconds: float) -> None:
+            nonlocal looks
+            if seconds != 3:
+                wait(seconds)
+                return
+            looks += 1
+            if looks == 1:
+                broker.stop()
+            elif looks == 3:
+                broker.start()
+                next(steps)
+            elif looks == 4:
+                raise KeyboardInterrupt
+
+        wait = time.sleep
+        next(steps)
+        monkeypatch.setattr(time, "sleep", between_two_looks)
+        command = ["spark", "land", broker.bootstrap_servers, target, "--continuously"]
+        result = CliRunner().invoke(app, [*command, "--every", "3", "--timeout", "1s"])
+        said = [line for line in result.output.splitlines() if line]
+        assert [("landed" in line, "trying again every 3 s" in line) for line in said[:2]] == [
+            (True, False),
+            (False, True),
+        ]
+        assert said[2].endswith("the source is there again")
+        assert life.landed_now(target) == life.moments[-1].committed
+    result = CliRunner().invoke(app, [*command, "--timeout", "1s"])
+    assert result.exit_code == 1
+    assert "trying again" not in result.output
 
 
 @pytest.mark.timeout(120)

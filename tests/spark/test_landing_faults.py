@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from tests.spark.test_landing import TOPIC, Broker, broker, check, commit
 
+from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.spark.landing import LandingFailed, LandingRefused, land, run_here
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.progress import NAME
@@ -61,6 +63,46 @@ def test_readers_do_not_see_a_file_that_is_not_complete(
     assert visible(target) == []
     land(str(broker.directory), str(target))
     check(broker, target)
+
+
+def test_what_a_killed_run_left_unfinished_is_removed(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed cannot remove its temporary files: the next run does."""
+    target, replace = tmp_path / "tables", Path.replace
+
+    def killed(path: Path, other: Path) -> Path:
+        if other.name.endswith(".parquet"):
+            raise OSError("killed")
+        return replace(path, other)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(LandingFailed):
+            land(str(broker.directory), str(target))
+    assert len(list(target.rglob(".*.tmp"))) == 2
+    (target / "_headgate" / ".progress.json.0.tmp").write_bytes(b"{")
+    mine = target / "offset_commits" / "mine.tmp"
+    mine.write_bytes(b"somebody else's")
+    land(str(broker.directory), str(target))
+    assert list(target.rglob("*.tmp")) == [mine]
+    mine.unlink()
+    check(broker, target)
+
+
+def test_a_range_is_read_once(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its checks and all its tables; before, only the end of the log, which may be within a run."""
+    scanned: Counter[str] = Counter()
+
+    def counting(chunk: Chunk) -> Scan:
+        scanned[chunk.place] += 1
+        return scan_chunk(chunk)
+
+    monkeypatch.setattr("headgate.spark.segments.scan_chunk", counting)
+    land(str(broker.directory), str(tmp_path / "tables"))
+    assert len(scanned) == 2
+    assert set(scanned.values()) == {2}
 
 
 def test_two_attempts_at_one_file_do_not_disturb_each_other(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -32,11 +33,15 @@ def land(
     sample_every: Annotated[
         float, typer.Option(help="With --continuously: seconds between two samples of end offsets.", min=0)
     ] = 60,
+    timeout: Annotated[
+        str, typer.Option(metavar="60s", help="How long a call waits for a broker that is away.")
+    ] = "60s",
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
 ) -> None:
     """Land what is durable of the coordinator's log and was not landed yet, exactly once.
 
-    A run that was killed is finished by the next one.
+    A run that was killed is finished by the next one. With --continuously it goes on when the broker was
+    away, once it has landed something.
     """
     try:
         from headgate.client.errors import ClientError
@@ -48,20 +53,42 @@ def land(
         raise _failed("land", f"{problem}: pip install 'headgate[spark]'") from problem
     run = run_on_spark(session(master, "headgate spark land"))
     names = None if tables is None else [name.strip() for name in tables.split(",")]
-    sampled_at = -sample_every
+
+    def once(is_sampling: bool) -> Landed:
+        return land_once(source, target, run, names, is_sampling=is_sampling, timeout=timeout)
+
+    try:
+        if continuously:
+            _land_continuously(once, every, sample_every)
+        typer.echo(_summary(once(True)))
+    except (LandingRefused, LandingFailed, OptionError, MissingData, ClientError, OSError) as problem:
+        raise _failed("land", str(problem)) from problem
+
+
+def _land_continuously(once: Callable[[bool], Landed], every_s: float, sample_every_s: float) -> NoReturn:
+    """Land again and again. A source that was there and is away now is waited for, with a message."""
+    from headgate.spark.landing import SourceAway
+
+    sampled_at = -sample_every_s
+    was_there, is_away = False, False
     while True:
-        is_sampling = time.monotonic() - sampled_at >= sample_every
-        if is_sampling:
-            sampled_at = time.monotonic()
+        is_sampling = time.monotonic() - sampled_at >= sample_every_s
         try:
-            landed = land_once(source, target, run, names, is_sampling=is_sampling)
-        except (LandingRefused, LandingFailed, OptionError, MissingData, ClientError, OSError) as problem:
-            raise _failed("land", str(problem)) from problem
-        if not continuously or any(landed.rows.values()):
-            typer.echo(_summary(landed))
-        if not continuously:
-            return
-        time.sleep(every)
+            landed = once(is_sampling)
+        except SourceAway as problem:
+            if not was_there:
+                raise
+            if not is_away:
+                _say("land", f"{problem}; trying again every {every_s:g} s")
+            is_away = True
+        else:
+            sampled_at = time.monotonic() if is_sampling else sampled_at
+            if is_away:
+                _say("land", "the source is there again")
+            was_there, is_away = True, False
+            if any(landed.rows.values()):
+                typer.echo(_summary(landed))
+        time.sleep(every_s)
 
 
 def session(master: str, name: str) -> SparkSession:
@@ -135,5 +162,9 @@ _PRINTED = [
 
 
 def _failed(command: str, message: str) -> typer.Exit:
-    typer.echo(f"headgate spark {command}: {message}", err=True)
+    _say(command, message)
     return typer.Exit(1)
+
+
+def _say(command: str, message: str) -> None:
+    typer.echo(f"headgate spark {command}: {message}", err=True)

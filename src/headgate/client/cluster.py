@@ -24,7 +24,7 @@ from headgate.client.errors import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName, TopicPartition
-from headgate.wire.message import Request, Response
+from headgate.wire.message import ZERO_UUID, Request, Response
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
 from headgate.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -223,19 +223,27 @@ class Cluster:
         return self.retrying(lambda: self._list_offsets(timestamps))
 
     def fetch(
-        self, topic: TopicName, partition: int, offset: int, *, max_bytes: int = 1 << 20, max_wait_ms: int = 0
+        self,
+        topic: TopicName,
+        partition: int,
+        offset: int,
+        *,
+        topic_id: TopicId | None = None,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
     ) -> Fetched:
         """Fetch the records of a partition from an offset on: at least one batch, if there is one.
 
-        Waits up to `max_wait_ms` for the first record. Raises `RequestRefused`: OFFSET_OUT_OF_RANGE for an
-        offset outside of the log.
+        With a `topic_id` a later topic of the same name is not read, if the node knows fetches by id (Kafka
+        3.1). Waits up to `max_wait_ms` for the first record. Raises `RequestRefused`: OFFSET_OUT_OF_RANGE for
+        an offset outside of the log, UNKNOWN_TOPIC_ID for a topic that was deleted.
         """
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         message = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=max_bytes,
-            topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchTopic(topic=topic, topic_id=topic_id or ZERO_UUID, partitions=[wanted])],
         )
         return self.retrying(lambda: self._fetch(topic, partition, message), extra_time_s=max_wait_ms / 1000)
 
@@ -315,9 +323,12 @@ class Cluster:
         return offsets
 
     def _fetch(self, topic: TopicName, partition: int, message: FetchRequest) -> Fetched:
-        # Later versions identify topics by id, but only the name is known here.
-        response = self._leader_for(topic, partition).request(
-            message, at_most=LAST_FETCH_BY_NAME, extra_time_s=message.max_wait_ms / 1000
+        leader = self._leader_for(topic, partition)
+        knows_id = message.topics[0].topic_id != ZERO_UUID
+        response = leader.request(
+            message,
+            at_most=None if knows_id else LAST_FETCH_BY_NAME,
+            extra_time_s=message.max_wait_ms / 1000,
         )
         check(f"fetch of {topic}-{partition}", response.error_code)
         (answered,) = response.responses[0].partitions

@@ -246,9 +246,15 @@ class Membership:
             self._release_revoked()
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int | CommittedOffset], epoch: int | None = None
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        epoch: int | None = None,
+        topic_ids: Mapping[TopicName, TopicId] | None = None,
     ) -> None:
         """Commit offsets of partitions that the member owns, under its current epoch or an earlier one.
+
+        With `topic_ids` of all topics, offsets of a deleted topic are refused (UNKNOWN_TOPIC_ID), even if
+        another topic has its name.
 
         Raises `PartlyRefused` or `RequestRefused`. STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID mean that the
         partitions were taken from the member since that epoch.
@@ -257,7 +263,8 @@ class Membership:
             self._check()
             at = self._state.epoch if epoch is None else epoch
             committer = Committer(self.member_id, at, self.settings.instance_id)
-        commit_offsets(self._commits, self.settings.group_id, offsets, committer=committer)
+        group_id = self.settings.group_id
+        commit_offsets(self._commits, group_id, offsets, topic_ids=topic_ids, committer=committer)
 
     def leave(self, *, finally_: bool = False) -> None:
         """Leave the group and end the thread. A second call does nothing.

@@ -15,10 +15,10 @@ from typing import Final
 
 from headgate.domain.ids import TopicName
 from headgate.log.deletion import is_out_of_sight
-from headgate.log.filesystem import MemoryFileSystem, write_fully
-from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.log import Recovery
 from headgate.log.recovery import LogDamaged
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.catalogue_copy import read_catalogue
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
@@ -143,19 +143,11 @@ def _sort_in(found: DataDirectory, name: str) -> None:
 
 
 def _read_catalogue(found: DataDirectory) -> None:
-    source, copy, directory = found.path / CATALOGUE_DIRECTORY, MemoryFileSystem(), Path("/catalogue")
-    copy.make_directory(directory)
-    for entry in sorted(source.iterdir()):
-        if entry.is_file():
-            write_fully(copy.open(directory / entry.name, create=True), entry.read_bytes(), 0)
-
     def dropped(recovery: Recovery) -> None:
         found.catalogue_recovery = recovery
 
     try:
-        settings = LogSettings(keeps_all=True)
-        log = Log.open(copy, directory, settings, clean=False, on_truncated=dropped)
-        found.catalogue = Catalogue(log)
+        found.catalogue = read_catalogue(found.path, dropped)
     except LogDamaged as problem:
         found.catalogue_problem = str(problem.strerror)
     except CatalogueCorrupt as problem:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from headgate.client.cluster import EARLIEST, LATEST, Address, Cluster, Fetched
 from headgate.client.errors import RequestRefused, check
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicName, TopicPartition
+from headgate.domain.ids import TopicId, TopicName, TopicPartition
 from headgate.log.batch_scan import PADDING, Chunk, Corruption, Scan, scan_chunk
 from headgate.log.header import read_header
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData, Task, share_out
+from headgate.wire.message import ZERO_UUID
 
 FETCH_BYTES = 4 << 20
 """Maximum size of a fetch; a leader returns at least one whole batch, whatever its size."""
@@ -28,6 +29,8 @@ WAIT_MS = 1000
 """Maximum time in ms a leader waits for records that are below its end offset."""
 
 CLIENT_ID = "headgate-spark"
+
+_OF_NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class FetchTask(Task):
     fail_on_data_loss: bool
     leaders: Mapping[TopicPartition, Address]
     ranges: tuple[OffsetRange, ...]
+    topic_ids: Mapping[TopicName, TopicId]
+    """The ids of its topics in the plan: records of a later topic of the same name are not read."""
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
         """Fetch all ranges, response by response, each with its partition."""
@@ -78,6 +83,7 @@ class _Fetching:
         self.task = task
         self.cluster = cluster
         self.where = offsets.where
+        self.topic_id = task.topic_ids.get(offsets.where.topic)
         self.end_offset = offsets.end_offset
         self.offset = offsets.start_offset
         self.floor = 0
@@ -107,10 +113,15 @@ class _Fetching:
                 self.where.topic,
                 self.where.partition,
                 self.offset,
+                topic_id=self.topic_id,
                 max_bytes=FETCH_BYTES,
                 max_wait_ms=WAIT_MS,
             )
         except RequestRefused as refusal:
+            if refusal.error in _OF_NO_TOPIC and self._is_topic_gone():
+                self._lose("was deleted")
+                self.offset = self.end_offset
+                return None
             if refusal.error != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
         earliest = self.cluster.list_offsets({self.where: EARLIEST})[self.where]
@@ -119,6 +130,10 @@ class _Fetching:
         self.offset = earliest if earliest > self.offset else self.end_offset
         self.floor = 0
         return None
+
+    def _is_topic_gone(self) -> bool:
+        """Return whether the topic of the plan does not exist, although another may have its name."""
+        return self.topic_id is not None and not self.cluster.topic_names([self.topic_id])
 
     def _lose(self, what: str) -> None:
         """Report that records of the plan no longer exist."""
@@ -168,19 +183,20 @@ def plan(options: Options) -> list[Task]:
     """Get the bounds of the partitions from the cluster, and divide the offsets. Raises MissingData."""
     assert options.bootstrap_servers is not None
     with connect(options.bootstrap_servers, options.timeout_s) as cluster:
-        partitions = _partitions(cluster, options)
+        partitions, topic_ids = _partitions(cluster, options)
         options.check_partitions(partitions)
         earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
         latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
         leaders = cluster.leaders
     bounds = {where: _wanted(options, where, earliest[where], latest[where]) for where in partitions}
-    return list(divide(bounds, options, leaders)) or [Task()]
+    return list(divide(bounds, options, leaders, topic_ids)) or [Task()]
 
 
 def divide(
     bounds: Mapping[TopicPartition, tuple[int, int]],
     options: Options,
     leaders: Mapping[TopicPartition, Address],
+    topic_ids: Mapping[TopicName, TopicId],
 ) -> list[FetchTask]:
     """Divide the offsets to read, by partition from the first up to but not including the second."""
     assert options.bootstrap_servers is not None
@@ -198,6 +214,7 @@ def divide(
             options.fail_on_data_loss,
             {offsets.where: leaders[offsets.where] for offsets in share if offsets.where in leaders},
             share,
+            {name: topic_ids[name] for name in {one.where.topic for one in share} if name in topic_ids},
         )
         for share in share_out(ranges, options.min_partitions)
     ]
@@ -210,11 +227,15 @@ def connect(
     return Cluster(servers, timeout_s, CLIENT_ID, leaders=leaders or {}, waits_for_nodes=True)
 
 
-def _partitions(cluster: Cluster, options: Options) -> list[TopicPartition]:
-    """Return the partitions to read; their leaders are known to the cluster afterwards."""
+def _partitions(cluster: Cluster, options: Options) -> tuple[list[TopicPartition], dict[TopicName, TopicId]]:
+    """Return the partitions to read, and the ids of their topics.
+
+    The leaders of the partitions are known to the cluster afterwards.
+    """
     response = cluster.metadata(options.topics.required or None)
     cluster.learn_leaders(response)
     found: dict[TopicName, list[int]] = {}
+    topic_ids: dict[TopicName, TopicId] = {}
     for topic in response.topics:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise _no_topic(cluster, options, str(topic.name))
@@ -222,15 +243,18 @@ def _partitions(cluster: Cluster, options: Options) -> list[TopicPartition]:
         if options.topics.among([name]):
             check(f"topic {topic.name}", topic.error_code)
             found[name] = [partition.partition_index for partition in topic.partitions]
-    for name, chosen in options.topics.partitions.items():
-        for partition in chosen:
+            if topic.topic_id != ZERO_UUID:  # which nodes send that know no ids
+                topic_ids[name] = TopicId(topic.topic_id)
+    for name, named in options.topics.partitions.items():
+        for partition in named:
             if partition not in found[name]:
                 raise MissingData(f"there is no partition {name}-{partition} at {options.bootstrap_servers}")
-    return [
+    chosen = [
         TopicPartition(name, partition)
         for name in options.topics.among(found)
         for partition in options.topics.partitions_of(name, found[name])
     ]
+    return chosen, topic_ids
 
 
 def _no_topic(cluster: Cluster, options: Options, topic: str) -> MissingData:

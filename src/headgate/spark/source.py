@@ -210,7 +210,7 @@ def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, 
 
 
 def complete_records(task: Task) -> Iterator[Records]:
-    """Yield the records of a task that are in no incomplete run. Raises CorruptLog."""
+    """Yield the records of a task that are in no incomplete run, with all batches read. Raises CorruptLog."""
     for where, records, corruptions in _records(task):
         if found := [corruption for corruption in corruptions if not corruption.is_tail]:
             raise CorruptLog(f"{where}: {found[0]}")

@@ -15,7 +15,7 @@ checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
 from headgate.spark.landing.as_of import offsets_as_of, offsets_now
-from headgate.spark.landing.job import Landed, LandingFailed, land, run_here, run_on_spark
+from headgate.spark.landing.job import Landed, LandingFailed, SourceAway, land, run_here, run_on_spark
 from headgate.spark.landing.progress import LandingRefused
 from headgate.spark.landing.tables import TABLES
 
@@ -24,6 +24,7 @@ __all__ = [
     "Landed",
     "LandingFailed",
     "LandingRefused",
+    "SourceAway",
     "land",
     "offsets_as_of",
     "offsets_now",

@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from headgate.domain.ids import TopicPartition
-from headgate.log.batch_scan import Batches, CorruptLog
+from headgate.log.batch_scan import Batches
 from headgate.spark.landing.progress import LandingRefused
-from headgate.spark.options import Options
-from headgate.spark.source import plan
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The leader epoch of the last batch, and whether records of the range are missing."""
+class Epochs:
+    """Checks the batches of a range, and of the offset before it, in the order of the log.
 
-    epoch: int
-    has_gap: bool
-
-
-def check_epochs(options: Options, where: TopicPartition, start: int, end: int, epoch: int) -> Checked:
-    """Check a range. `epoch` is that of the last batch landed before `start`, -1 without one.
-
-    The options read the range, and the offset before it if there is an epoch. The epochs of a log never
-    decrease: a lower one, or another one at a landed offset, is that of a log that was truncated and written
-    again. Raises LandingRefused, CorruptLog, MissingData.
+    The epochs of a log never decrease: a lower one, or another one at a landed offset, is that of a log that
+    was truncated and written again.
     """
-    first, present = epoch, 0
-    for planned in plan(options):
-        for _, scan in planned.scans():
-            if scan.corruptions and options.fail_on_corrupt:
-                raise CorruptLog(str(scan.corruptions[0]))
-            epoch = _check(scan.batches, where, start, first, epoch)
-            present += _records_between(scan.batches, start, end)
-    return Checked(epoch, present < end - start)
 
+    def __init__(self, where: TopicPartition, start: int, end: int, epoch: int) -> None:
+        """`epoch` is that of the last batch landed before `start`, -1 without one."""
+        self.where = where
+        self.start = start
+        self.end = end
+        self.landed = epoch
+        self.last = epoch
+        """The leader epoch of the last batch checked."""
+        self._present = 0
 
-def _check(batches: Batches, where: TopicPartition, start: int, first: int, epoch: int) -> int:
-    found = batches.leader_epoch
-    if not len(found):
-        return epoch
-    is_landed = batches.base_offset < start
-    is_lower = found < np.maximum.accumulate(np.concatenate(([epoch], found[:-1])))
-    is_other = is_landed & (found > first) & (first >= 0)
-    if (is_lower | is_other).any():
-        row = int(np.flatnonzero(is_lower | is_other)[0])
-        before = first if is_other[row] else max([epoch, *found[:row].tolist()])
-        raise LandingRefused(
-            f"{where}, offsets {batches.base_offset[row]} to {batches.last_offset[row]}: leader epoch "
-            f"{found[row]}, but what was landed before has {before}: the log was cut off and written anew "
-            "since; land it elsewhere"
-        )
-    return max(epoch, int(found.max()))
+    @property
+    def has_gap(self) -> bool:
+        """Whether records of the range are missing in the batches."""
+        return self._present < self.end - self.start
+
+    def check(self, batches: Batches) -> None:
+        """Check the next batches. Raises LandingRefused."""
+        self._present += _records_between(batches, self.start, self.end)
+        found = batches.leader_epoch
+        if not len(found):
+            return
+        is_lower = found < np.maximum.accumulate(np.concatenate(([self.last], found[:-1])))
+        is_other = (batches.base_offset < self.start) & (found > self.landed) & (self.landed >= 0)
+        if (is_lower | is_other).any():
+            row = int(np.flatnonzero(is_lower | is_other)[0])
+            before = self.landed if is_other[row] else max([self.last, *found[:row].tolist()])
+            raise LandingRefused(
+                f"{self.where}, offsets {batches.base_offset[row]} to {batches.last_offset[row]}: leader "
+                f"epoch {found[row]}, but what was landed before has {before}: the log was cut off and "
+                "written anew since; land it elsewhere"
+            )
+        self.last = max(self.last, int(found.max()))
 
 
 def _records_between(batches: Batches, start: int, end: int) -> int:

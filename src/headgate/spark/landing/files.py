@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 ASIDE_SUFFIX = ".tmp"
+_OBJECT_STORES = ("s3", "gcs", "abfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,16 @@ class Folder:
         if system.get_file_info(path).type is not fs.FileType.NotFound:
             system.delete_file(path)
 
+    def remove_unfinished(self, folder: str) -> None:
+        """Delete the temporary files below a folder, which only a killed process leaves. Raises OSError."""
+        system, root = self._open()
+        if system.type_name in _OBJECT_STORES:
+            return
+        below = fs.FileSelector(f"{root}/{folder}", recursive=True, allow_not_found=True)
+        for found in system.get_file_info(below):
+            if found.base_name.startswith(".") and found.base_name.endswith(ASIDE_SUFFIX):
+                system.delete_file(found.path)
+
     def _open(self) -> tuple[fs.FileSystem, str]:
         if "://" not in self.uri:
             return fs.LocalFileSystem(), str(Path(self.uri).absolute())
@@ -119,7 +130,7 @@ class Folder:
             return
         system.create_dir(parent, recursive=True)
         # An object store shows an object when it is complete; other file systems need a rename.
-        if system.type_name in ("s3", "gcs", "abfs"):
+        if system.type_name in _OBJECT_STORES:
             with system.open_output_stream(path) as stream:
                 stream.write(content)
             return

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headgate.client.errors import ClientError
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import tables as landed_tables
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import Bounds, coordinator_logs
 from headgate.spark.landing.merging import merge_tasks
 from headgate.spark.landing.progress import (
+    HOME,
     Gap,
     LandingRefused,
     Progress,
@@ -22,7 +25,16 @@ from headgate.spark.landing.progress import (
     save_progress,
 )
 from headgate.spark.landing.sampling import sample
-from headgate.spark.landing.work import Done, Failed, LandingTask, Task, end_of_range, try_task
+from headgate.spark.landing.work import (
+    Done,
+    Failed,
+    Failure,
+    LandingTask,
+    Task,
+    end_of_range,
+    failure_of,
+    try_task,
+)
 from headgate.spark.options import OptionError, Options, parse, source_option
 
 if TYPE_CHECKING:
@@ -34,6 +46,10 @@ Run = Callable[[Sequence[Task]], list[Done | Failed]]
 
 class LandingFailed(RuntimeError):
     """A range could not be read or written; the next run begins with it."""
+
+
+class SourceAway(LandingFailed):
+    """The source could not be read at that moment: no broker was reachable, for example. Run it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +89,26 @@ def land(
     tables: Sequence[str] | None = None,
     *,
     is_sampling: bool = True,
+    timeout: str = "60s",
 ) -> Landed:
     """Land the durable part of the coordinator's log that was not landed yet.
 
     `source` is a data directory or HOST:PORT[,HOST:PORT...], `target` a folder or a URI. None for `tables`:
-    those of the target, or all if it is new. Without `is_sampling`, no end offsets are sampled. Raises
-    LandingRefused, LandingFailed, MissingData, OptionError, ClientError, OSError.
+    those of the target, or all if it is new. Without `is_sampling`, no end offsets are sampled. `timeout` is
+    how long a call waits for a broker. Raises LandingRefused, LandingFailed (SourceAway if no broker was
+    reachable), MissingData, OptionError, ClientError, OSError.
     """
     chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
-    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC})
+    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": timeout})
     folder = Folder(target)
     with only_run(folder):
-        return _land(options, folder, run, chosen, is_sampling=is_sampling)
+        try:
+            return _land(options, folder, run, chosen, is_sampling=is_sampling)
+        except (ClientError, CompactedWhileRead) as problem:
+            if failure_of(problem) is Failure.AWAY:
+                raise SourceAway(str(problem)) from problem
+            raise
 
 
 def _land(
@@ -93,6 +116,7 @@ def _land(
 ) -> Landed:
     cluster_id, logs = coordinator_logs(options)
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
+    _remove_unfinished(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
     if progress.is_merging:
@@ -113,6 +137,13 @@ def _land(
         {partition: one.end for partition, one in landed.items()},
         {partition: one.complete_from for partition, one in landed.items() if one.gaps},
     )
+
+
+_ERRORS: Mapping[Failure, Callable[[str], Exception]] = {
+    Failure.REFUSED: LandingRefused,
+    Failure.AWAY: SourceAway,
+    Failure.OTHER: LandingFailed,
+}
 
 
 def _checked(tables: Sequence[str]) -> tuple[str, ...]:
@@ -166,9 +197,17 @@ def _run(job: _Job, tasks: Sequence[Task]) -> list[Done]:
     found = []
     for done in job.run(tasks):
         if isinstance(done, Failed):
-            raise LandingRefused(done.message) if done.is_refusal else LandingFailed(done.message)
+            raise _ERRORS[done.failure](done.message)
         found.append(done)
     return found
+
+
+def _remove_unfinished(folder: Folder, progress: Progress) -> None:
+    """Remove the files that a killed run left unfinished; the tables have some only if it was at work."""
+    folder.remove_unfinished(HOME)
+    if progress.planned or progress.is_merging or progress.sampled_at is not None:
+        for table in (*progress.tables, landed_tables.OFFSETS_DAILY):
+            folder.remove_unfinished(table)
 
 
 def _merge(job: _Job, progress: Progress) -> Progress:

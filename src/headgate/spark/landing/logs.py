@@ -17,6 +17,8 @@ from headgate.spark.consumer_events import topic_id_text
 from headgate.spark.directory import segment_files, topics_in
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData
+from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
+from headgate.topics.catalogue_copy import read_catalogue
 
 Bounds = tuple[int, int]
 """The first offset of a log, and the end of its durable part."""
@@ -24,7 +26,7 @@ Bounds = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class EndOffset:
-    """The end of the durable part of a partition. The topic's id is unknown in some data directories."""
+    """The end of the durable part of a partition. The topic's id is None if the files do not tell it."""
 
     where: TopicPartition
     topic_id: str | None
@@ -95,10 +97,21 @@ def _ends_by_wire(options: Options) -> Iterator[EndOffset]:
 
 def _ends_by_files(options: Options) -> Iterator[EndOffset]:
     assert options.path is not None
+    folders = topics_in(options.path)
+    catalogue = _catalogue(options.path)
+    if catalogue is not None:
+        for name, entry in catalogue.topics.items():
+            topic_id, written = topic_id_text(entry.topic_id), folders.get(name, {})
+            for partition in range(0 if _is_internal(name) else entry.partition_count):
+                where = TopicPartition(name, partition)
+                # A partition has no folder until it is written to.
+                end = _durable_end({}, where, written[partition]) if partition in written else 0
+                yield EndOffset(where, topic_id, end)
+        return
     watermarks = _high_watermarks(options.path)
-    for topic, folders in topics_in(options.path).items():
+    for topic, of_topic in folders.items():
         if not _is_internal(topic):
-            for partition, folder in folders.items():
+            for partition, folder in of_topic.items():
                 where = TopicPartition(TopicName(topic), partition)
                 yield EndOffset(where, _topic_id(folder), _durable_end(watermarks, where, folder))
 
@@ -120,6 +133,13 @@ def _cluster_id(directory: Path) -> str:
     except FileNotFoundError:
         raise MissingData(f"{directory} has no meta.properties: it is no broker's data directory") from None
     return properties.get("cluster.id", "")
+
+
+def _catalogue(directory: Path) -> Catalogue | None:
+    """Return Headgate's catalogue; None in a directory of Kafka, and if it cannot be read."""
+    with suppress(OSError, CatalogueCorrupt):
+        return read_catalogue(directory)
+    return None
 
 
 def _topic_id(folder: Path) -> str | None:

@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from headgate.spark.landing.files import Folder
 
-NAME = "_headgate/progress.json"
+HOME = "_headgate"
+"""The folder of what is no table."""
+NAME = f"{HOME}/progress.json"
 _FORMAT = 1
 
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from headgate.client.cluster import is_passing
+from headgate.client.errors import ClientError, NoNodeReachable, RequestTimedOut
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.log.batch_records import unpack
 from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import current, groups, tables
-from headgate.spark.landing.epochs import check_epochs
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.merging import MergeTask, merge
 from headgate.spark.landing.progress import LandingRefused
+from headgate.spark.landing.reading import LogRange, options_of, read_range
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData
 from headgate.spark.run_rows import last_run
-from headgate.spark.source import ViewReader, plan
+from headgate.spark.source import plan
 
 MOST_OFFSETS = 2_000_000
 """Maximum number of offsets in one range, which limits a worker's memory."""
-
-ATTEMPTS = 5
-"""Maximum number of reads of a range that compaction rewrites during the read."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,22 @@ class Done:
     before: int = current.NO_TIME
 
 
+class Failure(Enum):
+    """What a failure means for the job."""
+
+    REFUSED = auto()
+    """The target belongs to another log: no later run can go on."""
+    AWAY = auto()
+    """The source could not be read at that moment: a later run can go on."""
+    OTHER = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """Why a worker could not land its range; a value, because Spark would wrap an exception."""
 
     message: str
-    is_refusal: bool
+    failure: Failure
 
 
 Task = LandingTask | MergeTask
@@ -80,18 +90,27 @@ def try_task(task: Task) -> Done | Failed:
             return land_range(task)
         merge(task)
         return Done(-1, -1, {})
-    except (LandingRefused, MissingData, CorruptLog, OSError) as problem:
-        return Failed(str(problem), isinstance(problem, LandingRefused))
+    except (LandingRefused, MissingData, CorruptLog, ClientError, OSError) as problem:
+        return Failed(str(problem), failure_of(problem))
+
+
+def failure_of(problem: Exception) -> Failure:
+    """Return what an error means for the job."""
+    if isinstance(problem, LandingRefused):
+        return Failure.REFUSED
+    is_away = isinstance(problem, NoNodeReachable | RequestTimedOut | CompactedWhileRead) or (
+        isinstance(problem, ClientError) and is_passing(problem)
+    )
+    return Failure.AWAY if is_away else Failure.OTHER
 
 
 def land_range(task: LandingTask) -> Done:
-    """Write the files of a range. Raises LandingRefused, MissingData, CorruptLog, OSError."""
-    where = TopicPartition(GROUP_OFFSETS_TOPIC, task.partition)
-    options = options_of(task.options, task.partition, task.start - (task.epoch >= 0), task.end)
-    checked = check_epochs(options, where, task.start, task.end, task.epoch)
-    has_gap = checked.has_gap or (task.is_first and task.start > 0)
-    target, rows = Folder(task.target), {}
-    views = _read(task, task.start, task.end)
+    """Write the files of a range. Raises what `read_range` raises."""
+    read = read_range(
+        task.options, LogRange(task.partition, task.start, task.end, task.epoch), _views_of(task)
+    )
+    has_gap = read.has_gap or (task.is_first and task.start > 0)
+    target, rows, views = Folder(task.target), {}, read.rows
     for table in tables.VIEWS:
         if table in task.tables:
             rows[table] = _write(task, table, views[table])
@@ -102,19 +121,7 @@ def land_range(task: LandingTask) -> Done:
         before = _advance_offsets(task, target, views, is_anew)
     if any(table in task.tables for table in tables.OF_GROUPS):
         rows |= _advance_groups(task, target, views, is_anew)
-    return Done(task.partition, checked.epoch, rows, has_gap, before)
-
-
-def options_of(options: Options, partition: int, start: int, end: int) -> Options:
-    """Return the options that read a range of one partition of the log."""
-    where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
-    return replace(
-        options,
-        topics=replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: (partition,)}),
-        starting_offsets={where: start},
-        ending_offsets={where: end},
-        min_partitions=1,
-    )
+    return Done(task.partition, read.epoch, rows, has_gap, before)
 
 
 def end_of_range(options: Options, partition: int, start: int, end: int) -> int:
@@ -143,30 +150,14 @@ def _without_open_run(options: Options, partition: int, start: int, end: int) ->
     return max(run[0], start)
 
 
-# --- reading and writing rows ---
+# --- writing rows ---
 
 
-def _read(task: LandingTask, start: int, end: int) -> dict[str, pa.Table]:
-    """Return the rows of the views of the log that the tables need, of a range."""
-    options = options_of(task.options, task.partition, start, end)
-    needed = {tables.GROUP_EVENTS} if set(task.tables) <= {tables.GROUP_EVENTS, *tables.OF_GROUPS} else None
-    return {
-        name: _read_view(ViewReader(view, options))
-        for name, view in tables.VIEWS.items()
-        if needed is None or name in needed
-    }
-
-
-def _read_view(reader: ViewReader) -> pa.Table:
-    for attempt in range(ATTEMPTS):
-        try:
-            batches = [batch for planned in reader.partitions() for batch in reader.read(planned)]
-            break
-        except CompactedWhileRead:
-            if attempt + 1 == ATTEMPTS:
-                raise
-    # The partition is in the path of the file.
-    return pa.Table.from_batches(batches, reader.arrow_schema).drop_columns(["log_partition"])
+def _views_of(task: LandingTask) -> list[str]:
+    """Return the views of the log that the tables are made from."""
+    if set(task.tables) <= {tables.GROUP_EVENTS, *tables.OF_GROUPS}:
+        return [tables.GROUP_EVENTS]
+    return list(tables.VIEWS)
 
 
 def _write(task: LandingTask, table: str, rows: pa.Table) -> int:
@@ -198,7 +189,7 @@ def _pieces(
     start = task.log_start
     while start < task.end:
         end = end_of_range(task.options, task.partition, start, task.end)
-        yield _read(task, start, end), end
+        yield read_range(task.options, LogRange(task.partition, start, end), _views_of(task)).rows, end
         start = end
 
 

@@ -11,11 +11,18 @@ from headgate.client.errors import PartlyRefused
 from headgate.client.membership import Membership, MemberView
 from headgate.client.offsets import CommittedOffset, fetch_offsets
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicPartition
+from headgate.domain.ids import TopicName, TopicPartition
 from headgate.spark.broker import connect
 from headgate.spark.plan import MissingData
 from headgate.spark.stream.limits import limited
-from headgate.spark.stream.member import join, new_stream_id, topics_that_exist, wait_until_assigned
+from headgate.spark.stream.member import (
+    Topic,
+    join,
+    new_stream_id,
+    subscribed_topics,
+    topics_that_exist,
+    wait_until_assigned,
+)
 from headgate.spark.stream.options import StreamOptions
 from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
 from headgate.spark.stream.progress import Step, is_new, next_step
@@ -141,7 +148,7 @@ class StreamGroup:
             self._lose(f"{min(step.lost).topic} was deleted and created again")
         if step.commits:
             try:
-                member.commit(step.commits, view.epoch)
+                member.commit(step.commits, view.epoch, {**start.topic_ids, **view.topic_ids})
             except PartlyRefused as refused:
                 if not _errors(refused) <= _GONE:
                     raise
@@ -153,22 +160,18 @@ class StreamGroup:
     def _joined(self, stream_id: str) -> Membership:
         if self._member is None:
             self._member = join(self.options, stream_id, self.cluster)
-            existing = topics_that_exist(self.cluster, self.options.topics)
-            wanted = frozenset(
-                TopicPartition(name, each) for name in existing for each in existing[name].partitions
-            )
+            wanted = frozenset(self._existing(subscribed_topics(self.cluster, self.options)))
             wait_until_assigned(self._member, self.cluster, wanted, self.options.read.timeout_s)
         return self._member
 
     def _partitions(self) -> list[TopicPartition]:
-        existing = topics_that_exist(self.cluster, self.options.topics)
+        existing = subscribed_topics(self.cluster, self.options)
         for name in self.options.topics:
             if name not in existing:
                 self._lose(f"topic {name} does not exist at {self.options.servers}")
-        return self._existing()
+        return self._existing(existing)
 
-    def _existing(self) -> list[TopicPartition]:
-        topics = topics_that_exist(self.cluster, self.options.topics)
+    def _existing(self, topics: Mapping[TopicName, Topic]) -> list[TopicPartition]:
         return [TopicPartition(name, each) for name in topics for each in topics[name].partitions]
 
     def _check_topics(self, start: StreamOffsets, view: MemberView) -> None:

@@ -48,7 +48,12 @@ def join(options: StreamOptions, stream_id: str, cluster: Cluster) -> Membership
     """
     instance_id = InstanceId(f"{CLIENT_ID}-{stream_id}")
     _make_room(cluster, options.group_id, instance_id)
-    settings = MemberSettings(group_id=options.group_id, topics=options.topics, instance_id=instance_id)
+    settings = MemberSettings(
+        group_id=options.group_id,
+        topics=options.topics,
+        topic_regex=options.pattern,
+        instance_id=instance_id,
+    )
     member = Membership(
         options.servers,
         settings,
@@ -118,8 +123,16 @@ class Topic(NamedTuple):
     partitions: list[int]
 
 
-def topics_that_exist(cluster: Cluster, topics: tuple[TopicName, ...]) -> dict[TopicName, Topic]:
-    """Return those of the topics that exist. The leaders of their partitions are known afterwards."""
+def subscribed_topics(cluster: Cluster, options: StreamOptions) -> dict[TopicName, Topic]:
+    """Return the subscribed topics that exist, by name or pattern; their leaders are known afterwards."""
+    if options.pattern is None:
+        return topics_that_exist(cluster, options.topics)
+    existing = topics_that_exist(cluster, None)
+    return {name: existing[name] for name in options.read.topics.among(existing)}
+
+
+def topics_that_exist(cluster: Cluster, topics: tuple[TopicName, ...] | None) -> dict[TopicName, Topic]:
+    """Return those of the topics (None: of all) that exist; their leaders are known afterwards."""
     response = cluster.metadata(topics)
     cluster.learn_leaders(response)
     return {

@@ -48,8 +48,13 @@ class StreamOptions:
 
     @property
     def topics(self) -> tuple[TopicName, ...]:
-        """The subscribed topics."""
+        """The subscribed topics; empty with a pattern."""
         return self.read.topics.names
+
+    @property
+    def pattern(self) -> str | None:
+        """The regular expression of the subscription, which the coordinator evaluates; None with topics."""
+        return self.read.topics.pattern
 
     @property
     def servers(self) -> str:
@@ -76,8 +81,8 @@ def parse_stream(given: Mapping[str, str]) -> StreamOptions:
     read = parse(rest, others=STREAM_NAMES)
     if read.bootstrap_servers is None:
         raise OptionError("a stream reads from kafka.bootstrap.servers, not from a path")
-    if not read.topics.names:
-        raise OptionError("a stream names its topics: use subscribe, not subscribePattern or assign")
+    if read.topics.partitions:
+        raise OptionError("a group assigns the partitions: use subscribe or subscribePattern, not assign")
     if read.ending_offsets:
         raise OptionError("a stream has no end: option endingOffsets goes with spark.read")
     if not own.get("group.id"):

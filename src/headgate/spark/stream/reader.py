@@ -112,7 +112,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for where, position in batch.positions.items()
             if position.start < position.end
         }
-        tasks = divide(bounds, self.options.read, self._started().cluster.leaders)
+        tasks = divide(bounds, self.options.read, self._started().cluster.leaders, batch.topic_ids)
         return [
             StreamTask(
                 **{each.name: getattr(task, each.name) for each in fields(FetchTask) if each.init},

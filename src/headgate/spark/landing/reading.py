@@ -1,0 +1,100 @@
+"""Read a range of one partition of the coordinator's log, once: its checks and the rows of its views."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from headgate.log.batch_records import Records
+from headgate.log.batch_scan import only
+from headgate.spark.directory import CompactedWhileRead
+from headgate.spark.landing import tables
+from headgate.spark.landing.epochs import Epochs
+from headgate.spark.options import Options
+from headgate.spark.schemas import arrow_schema
+from headgate.spark.source import complete_records, plan
+
+ATTEMPTS = 5
+"""Maximum number of reads of a range that compaction rewrites during the read."""
+
+_WHERE_COLUMN = "log_partition"
+"""Not in the files of a table: it is in their path."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets of one partition, from `start` up to but not including `end`.
+
+    `epoch` is the leader epoch of the last batch before `start`, -1 if there is none or it is not to be
+    checked.
+    """
+
+    partition: int
+    start: int
+    end: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRead:
+    """The rows of the views by table, the epoch of the last batch, and whether records are missing."""
+
+    rows: dict[str, pa.Table]
+    epoch: int
+    has_gap: bool
+
+
+def options_of(options: Options, partition: int, start: int, end: int) -> Options:
+    """Return the options that read a range of one partition of the log."""
+    where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
+    return replace(
+        options,
+        topics=replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: (partition,)}),
+        starting_offsets={where: start},
+        ending_offsets={where: end},
+        min_partitions=1,
+    )
+
+
+def read_range(options: Options, wanted: LogRange, views: Collection[str]) -> RangeRead:
+    """Read the rows of these views of the log (`tables.VIEWS`) in a range.
+
+    Raises LandingRefused if the epochs show that the log was written anew, CorruptLog, MissingData,
+    CompactedWhileRead, ClientError, OSError.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _read_once(options, wanted, views)
+        except CompactedWhileRead:
+            if attempt + 1 == ATTEMPTS:
+                raise
+    raise AssertionError
+
+
+def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> RangeRead:
+    where = TopicPartition(GROUP_OFFSETS_TOPIC, wanted.partition)
+    epochs = Epochs(where, wanted.start, wanted.end, wanted.epoch)
+    found: dict[str, list[pa.RecordBatch]] = {name: [] for name in views}
+    first = wanted.start - (wanted.epoch >= 0)
+    for planned in plan(options_of(options, wanted.partition, first, wanted.end)):
+        for records in complete_records(planned):
+            epochs.check(records.batches)
+            new = only(records, records.offset >= wanted.start)
+            for name, batches in found.items():
+                batches.append(_rows(name, new, where))
+    rows = {name: pa.Table.from_batches(batches, _schema(name)) for name, batches in found.items()}
+    return RangeRead(rows, epochs.last, epochs.has_gap)
+
+
+def _rows(table: str, records: Records, where: TopicPartition) -> pa.RecordBatch:
+    schema = _schema(table)
+    columns = tables.VIEWS[table].rows(records, where).columns
+    return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
+
+
+def _schema(table: str) -> pa.Schema:
+    schema = arrow_schema(tables.VIEWS[table].schema)
+    return pa.schema([field for field in schema if field.name != _WHERE_COLUMN])
