@@ -25,8 +25,14 @@ from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import Tick
 from headgate.core.consumer.group import ConsumerGroup, tombstone_of
-from headgate.core.contract import Token
-from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
+from headgate.core.contract import Producer, Token, TransactionEnd
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitTransactionalOffsets,
+    EndTransaction,
+    FetchOffsets,
+    OffsetToCommit,
+)
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
@@ -43,7 +49,11 @@ Durable = tuple[
     dict[GroupId, GroupMetadata],
     dict[GroupId, tuple[object, ...]],
     dict[GroupId, PausedPartitions],
+    dict[int, dict[tuple[str, str, int], tuple[object, ...] | None]],
 ]
+Log = list[tuple[bytes, bytes | None]]
+Marks = dict[int, Producer | TransactionEnd]
+"""By position in the log: whose transaction a record is part of, or which one it ends."""
 
 
 def count_by_state(shard: GroupShard) -> Counter[str]:
@@ -73,7 +83,18 @@ def durable_state(shard: GroupShard) -> Durable:
         dict(classic_groups(shard).recorded),
         {group_id: _all_of(group) for group_id, group in consumer_groups(shard).by_id.items()},
         dict(shard.paused.by_group),
+        _pending_of(shard),
     )
+
+
+def _pending_of(shard: GroupShard) -> dict[int, dict[tuple[str, str, int], tuple[object, ...] | None]]:
+    """The pending offsets of each producer, without their positions, which compaction of a list changes."""
+    found: dict[int, dict[tuple[str, str, int], tuple[object, ...] | None]] = {}
+    for producer, (group_id, topic), partitions in shard.pending.copy():
+        for partition, one in partitions.items():
+            value = None if one is None else one[1:]
+            found.setdefault(producer.producer_id, {})[group_id, topic, partition] = value
+    return found
 
 
 def _all_of(group: ConsumerGroup) -> tuple[object, ...]:
@@ -111,7 +132,8 @@ class Harness:
         self.replays_each_step = True
         """Whether the log is replayed after every command that wrote to it."""
         self.now = START
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: Log = []
+        self.marks: Marks = {}
         self.answers: dict[Token, Any] = {}
         self.asked: set[Token] = set()
         self.batches: list[Sequence[Change]] = []
@@ -175,8 +197,8 @@ class Harness:
         """
         replayed = self._replayed()
         restored = self._restored()
-        compacted_log = self._compacted()
-        compacted = self._replayed(compacted_log)
+        compacted_log, compacted_marks = self._compacted()
+        compacted = self._replayed(compacted_log, compacted_marks)
         for shard in (replayed, restored, compacted):
             shard.loaded(self.now)
         offsets, known, *groups = durable_state(replayed)
@@ -189,7 +211,7 @@ class Harness:
             assert volatile_state(shard) == volatile_state(replayed)
         self.shard = {"log": replayed, "image": restored, "compacted": compacted}[self.loads_from]
         if self.loads_from == "compacted":
-            self.log = compacted_log
+            self.log, self.marks = compacted_log, compacted_marks
         self.asked = set(self.answers)
 
     def write(self, record: Record) -> None:
@@ -205,39 +227,77 @@ class Harness:
             pass
         return shard
 
-    def _compacted(self) -> list[tuple[bytes, bytes | None]]:
-        """The last record of each key; without tombstones, unless they are young."""
-        last = {key: position for position, (key, _) in enumerate(self.log)}
-        return [
-            (key, value)
-            for position, (key, value) in enumerate(self.log)
-            if last[key] == position and (value is not None or self.keeps_tombstones)
-        ]
+    def _compacted(self) -> tuple[Log, Marks]:
+        """The last record of each key; without tombstones, unless they are young.
+
+        What follows the first record of an open transaction stays. Records of aborted ones are removed.
+        """
+        end, is_aborted = self._transactions()
+        last = {key: at for at, (key, _) in enumerate(self.log[:end]) if at not in is_aborted}
+        log: Log = []
+        marks: Marks = {}
+        for position, (key, value) in enumerate(self.log):
+            mark = self.marks.get(position)
+            is_last = last.get(key) == position and (value is not None or self.keeps_tombstones)
+            if position >= end or isinstance(mark, TransactionEnd) or is_last:
+                if mark is not None:
+                    marks[len(log)] = mark
+                log.append((key, value))
+        return log, marks
+
+    def _transactions(self) -> tuple[int, set[int]]:
+        """The position of the first record of an open transaction, or the log's end; the aborted records."""
+        records: dict[int, list[int]] = {}
+        aborted: set[int] = set()
+        for position, mark in sorted(self.marks.items()):
+            if isinstance(mark, TransactionEnd):
+                ended = records.pop(mark.producer.producer_id, [])
+                aborted.update(() if mark.is_committed else ended, [position])
+            else:
+                records.setdefault(mark.producer_id, []).append(position)
+        return min((one[0] for one in records.values()), default=len(self.log)), aborted
 
     def _handle(self, command: Any, token: Token) -> None:
         before = durable_state(self.shard)
         effects = self.shard.handle(command, self.now, token)
         assert durable_state(self.shard) == before, "handle changed durable state"
-        for change in effects.records:
-            self.shard.apply(change, len(self.log))
-            for record in records_of(change):
-                key, value = encode(record)
-                assert decode(key, value) == record
-                self.log.append((key, value))
+        transaction = effects.transaction
+        if isinstance(transaction, TransactionEnd):
+            assert not effects.records
+            self.shard.end_transaction(transaction, len(self.log))
+            self.marks[len(self.log)] = transaction
+            self.log.append((b"", None))
+        else:
+            for change in effects.records:
+                self._apply(change, transaction)
         for reply in effects.replies:
             assert reply.token in self.asked, "an answer to nobody"
             assert reply.token not in self.answers, "answered twice"
             self.answers[reply.token] = reply.result
         if effects.records:
             self.batches.append(effects.records)
-            if self.replays_each_step:
-                assert durable_state(self._replayed()) == durable_state(self.shard)
+        if self.replays_each_step and (effects.records or transaction is not None):
+            assert durable_state(self._replayed()) == durable_state(self.shard)
         self._check_groups()
 
-    def _replayed(self, log: Iterable[tuple[bytes, bytes | None]] | None = None) -> GroupShard:
+    def _apply(self, change: Change, producer: Producer | None) -> None:
+        self.shard.apply(change, len(self.log), producer)
+        for record in records_of(change):
+            key, value = encode(record)
+            assert decode(key, value) == record
+            if producer is not None:
+                self.marks[len(self.log)] = producer
+            self.log.append((key, value))
+
+    def _replayed(self, log: Log | None = None, marks: Marks | None = None) -> GroupShard:
         shard = GroupShard(self.settings)
+        marks = self.marks if marks is None else marks
         for position, (key, value) in enumerate(self.log if log is None else log):
-            shard.apply(decode(key, value), position)
+            mark = marks.get(position)
+            if isinstance(mark, TransactionEnd):
+                shard.end_transaction(mark, position)
+            else:
+                shard.apply(decode(key, value), position, mark)
         return shard
 
     def _check_groups(self) -> None:
@@ -254,6 +314,27 @@ class Harness:
         """Commit one offset; the result."""
         to_commit = OffsetToCommit(partition, offset, -1, more.pop("metadata", ""))
         return self.ask(CommitOffsets(GroupId(group_id), [(TopicName(topic), [to_commit])], **more))
+
+    def commit_in(
+        self,
+        producer: int,
+        group_id: str = "g",
+        topic: str = "t",
+        partition: int = 0,
+        offset: int = 1,
+        **more: Any,
+    ) -> Any:
+        """Commit one offset in the transaction of a producer, in epoch 0 unless `epoch` is given."""
+        to_commit = OffsetToCommit(partition, offset, -1, more.pop("metadata", ""))
+        epoch = more.pop("epoch", 0)
+        asked = CommitOffsets(
+            GroupId(group_id), [(TopicName(topic), [to_commit])], is_transactional=True, **more
+        )
+        return self.ask(CommitTransactionalOffsets(asked, Producer(producer, epoch)))
+
+    def end(self, producer: int, *, is_committed: bool = True, epoch: int = 0) -> Any:
+        """End the transaction of a producer."""
+        return self.ask(EndTransaction(TransactionEnd(Producer(producer, epoch), is_committed)))
 
     def offset(self, group_id: str, topic: str = "t", partition: int = 0) -> int | None:
         """The committed offset, as a fetch finds it."""

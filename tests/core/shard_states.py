@@ -177,5 +177,12 @@ def state_of(shard: GroupShard) -> dict[str, Any]:
             group_id: sorted(map(repr, group.records()))
             for group_id, group in consumer_groups(shard).by_id.items()
         },
+        "pending": sorted(shard.pending.copy()),
+        "stable": [
+            (group, topic, sorted(shard.pending.partitions_of(GroupId(group), TopicName(topic))))
+            for group in GROUPS
+            for topic in TOPICS
+            if shard.pending.has_group(GroupId(group))
+        ],
         "owners": {group_id: group.owners for group_id, group in consumer_groups(shard).by_id.items()},
     }

@@ -13,11 +13,13 @@ from tests.columns import column_batch
 from tests.core.kinds_of_shard import consumer_groups
 from tests.core.shard_states import changes, commits, state_of
 
+from headgate.core.contract import Producer, TransactionEnd
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records, place_batch, read_header
 from headgate.log.header import CONTROL, BatchHeader
+from headgate.log.markers import EndMarker, encode_marker, read_marker
 from headgate.records import (
     ConsumerGroupMemberMetadata,
     ConsumerGroupMetadata,
@@ -47,6 +49,7 @@ pieces = st.one_of(
     st.tuples(st.just("codec"), commands, st.integers(1, 4)),
     st.tuples(st.just("old"), commits, st.integers(0, 4)),
     st.tuples(st.just("control")),
+    st.tuples(st.just("transaction"), st.integers(1, 2), commands, st.sampled_from([None, True, False])),
     st.tuples(st.just("gaps"), commands, st.integers(1, 300)),
 )
 
@@ -105,6 +108,11 @@ def log_of(script: list[Any]) -> Batches:
                 log.add_records([Record(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", 11)])
                 header, marked = log.batches[-1]
                 log.batches[-1] = (header._replace(attributes=header.attributes | CONTROL), marked)
+            case ("transaction", producer_id, changes, is_committed):
+                of = {"producer_id": producer_id, "producer_epoch": 3, "is_transactional": True}
+                log.add_records(_as_records(changes), **of)
+                if is_committed is not None:
+                    log.add(encode_marker(EndMarker(is_committed, 0), producer_id, 3, 11))
             case ("gaps", changes, gap):
                 # As after a compaction: records are missing, times differ.
                 gapped = encode_batch(_as_records(changes))
@@ -117,10 +125,16 @@ def load_one_by_one(shard: GroupShard, batches: Batches) -> list[Any]:
     """Load by definition: decode and apply every record in order, except those of incomplete runs."""
     runs: RunReader[tuple[int, Record]] = RunReader()
     for header, batch in batches:
+        producer = Producer(header.producer_id, header.producer_epoch)
         if header.is_control:
+            if (marker := read_marker(batch)) is not None:
+                shard.end_transaction(TransactionEnd(producer, *marker), header.base_offset)
             continue
         for offset, record in iterate_records(batch):
-            if record.headers or runs.is_open:
+            if header.is_transactional:
+                runs.take((offset, record), None)
+                shard.apply(decode(record.key, record.value, Millis(record.timestamp)), offset, producer)
+            elif record.headers or runs.is_open:
                 for at, complete in runs.take((offset, record), run_place(record.headers)):
                     shard.apply(decode(complete.key, complete.value, Millis(complete.timestamp)), at)
             else:

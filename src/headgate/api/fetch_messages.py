@@ -8,8 +8,10 @@ deleted topics, which have no id to name them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from headgate.api.contract import Node
 from headgate.api.offset_topics import TOPIC_IDS_SINCE_VERSION, find_topic, unknown_topic_error
@@ -43,6 +45,7 @@ LEADER_EPOCH_SINCE_VERSION = 5
 _GROUPS_SINCE_VERSION = 8
 _TOP_LEVEL_ERROR_SINCE_VERSION = 2
 NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
 MOST_RESPONSE_BYTES = 256 << 20
 """Of the offsets and metadata in one response: those of some millions of partitions."""
 _PARTITION_BYTES = 25
@@ -60,22 +63,24 @@ class AskedGroup(NamedTuple):
 
 def groups_asked(node: Node, request: OffsetFetchRequest, version: int) -> list[AskedGroup]:
     """Return the requests for each group."""
+    is_stable = request.require_stable
     if version < _GROUPS_SINCE_VERSION:
-        return [AskedGroup(FetchOffsets(GroupId(request.group_id), _named(request.topics)))]
-    return [_asked(node, group, version) for group in request.groups]
+        group_id = GroupId(request.group_id)
+        return [AskedGroup(FetchOffsets(group_id, _named(request.topics), require_stable=is_stable))]
+    return [_asked(node, group, version, is_stable) for group in request.groups]
 
 
-def _asked(node: Node, group: OffsetFetchRequestGroup, version: int) -> AskedGroup:
+def _asked(node: Node, group: OffsetFetchRequestGroup, version: int, is_stable: bool) -> AskedGroup:
     group_id, member_id = GroupId(group.group_id), group.member_id
     member = None if member_id is None else MemberId(member_id)
     topics = group.topics
     if version < TOPIC_IDS_SINCE_VERSION or topics is None:
-        return AskedGroup(FetchOffsets(group_id, _named(topics), member, group.member_epoch))
+        return AskedGroup(FetchOffsets(group_id, _named(topics), member, group.member_epoch, is_stable))
     found = [(topic, find_topic(node, version, topic)) for topic in topics]
     known = [(topic, one) for topic, one in found if one is not None]
     named = [(one.name, topic.partition_indexes) for topic, one in known]
     return AskedGroup(
-        FetchOffsets(group_id, named, member, group.member_epoch),
+        FetchOffsets(group_id, named, member, group.member_epoch, is_stable),
         [one for _, one in known],
         [topic for topic, one in found if one is None],
     )
@@ -133,7 +138,10 @@ def response_bytes(result: Any) -> int:
 
 def _topics(fetched: FetchedOffsets) -> list[OffsetFetchResponseTopic]:
     return [
-        OffsetFetchResponseTopic(name=topic, partitions=_partitions(OffsetFetchResponsePartition, partitions))
+        OffsetFetchResponseTopic(
+            name=topic,
+            partitions=_partitions(OffsetFetchResponsePartition, partitions, fetched.unstable.get(topic)),
+        )
         for topic, partitions in fetched.topics
     ]
 
@@ -141,8 +149,11 @@ def _topics(fetched: FetchedOffsets) -> list[OffsetFetchResponseTopic]:
 def _partitions(
     struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
     partitions: FetchedPartitions | FetchedColumns,
+    unstable: Set[int] | None = None,
 ) -> Any:
     """Return the answer for each partition, in columns if the offsets are."""
+    if unstable:
+        return _stable_partitions(struct_type, partitions, unstable)
     if isinstance(partitions, FetchedColumns):
         columns = {
             "partition_index": partitions.partitions,
@@ -169,6 +180,35 @@ def _partition(
     )
 
 
+def _stable_partitions(
+    struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
+    partitions: FetchedPartitions | FetchedColumns,
+    unstable: Set[int],
+) -> Any:
+    """Return the answers; partitions in `unstable` get UNSTABLE_OFFSET_COMMIT instead of their offset."""
+    if isinstance(partitions, FetchedColumns):
+        is_unstable = np.isin(partitions.partitions, np.fromiter(unstable, np.int64, len(unstable)))
+        columns = {
+            "partition_index": partitions.partitions,
+            "committed_offset": np.where(is_unstable, NO_OFFSET, partitions.offsets),
+            "committed_leader_epoch": np.where(is_unstable, NO_LEADER_EPOCH, partitions.leader_epochs),
+            "error_code": np.where(is_unstable, ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE),
+        }
+        hidden = zip(partitions.metadata, is_unstable.tolist(), strict=False)
+        texts = {"metadata": ["" if is_hidden else text for text, is_hidden in hidden]}
+        return WideStructs(struct_type(), columns, texts=texts if partitions.metadata else {})
+    return [
+        struct_type(
+            partition_index=index,
+            committed_offset=NO_OFFSET,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+        if index in unstable
+        else _partition(struct_type, index, stored)
+        for index, stored in partitions
+    ]
+
+
 def _refused(command: FetchOffsets, error: ErrorCode) -> list[OffsetFetchResponseTopic]:
     """Version 1 has errors of partitions only."""
     return [
@@ -191,7 +231,8 @@ def _group(asked: AskedGroup, result: FetchedOffsets | ErrorCode, version: int) 
         return OffsetFetchResponseGroup(group_id=group_id, error_code=result)
     topics = [
         OffsetFetchResponseTopics(
-            name=topic, partitions=_partitions(OffsetFetchResponsePartitions, partitions)
+            name=topic,
+            partitions=_partitions(OffsetFetchResponsePartitions, partitions, result.unstable.get(topic)),
         )
         for topic, partitions in result.topics
     ]

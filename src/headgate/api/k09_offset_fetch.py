@@ -1,10 +1,10 @@
 """OffsetFetch (9), versions 1-10: read a group's offset of each partition.
 
 From version 2 null topics mean all partitions, and the response has a top-level error. Version 3 adds the
-throttle time, 5 the leader epoch, 6 is flexible, 7 may require stable offsets (KIP-447; without transactions
-all offsets are stable), 8 takes several groups, 9 may name a member, which classic groups ignore, 10
-identifies topics by id. An unknown group or partition is no error: its offset is -1. An unknown topic id is
-UNKNOWN_TOPIC_ID.
+throttle time, 5 the leader epoch, 6 is flexible, 7 may require stable offsets (KIP-447): a partition with an
+offset of an open transaction is answered with UNSTABLE_OFFSET_COMMIT. Version 8 takes several groups, 9 may
+name a member, which classic groups ignore, 10 identifies topics by id. An unknown group or partition is no
+error: its offset is -1. An unknown topic id is UNKNOWN_TOPIC_ID.
 
 A request that names a group twice is refused, and so is one whose response would exceed 256 MiB. Kafka has no
 such limits: a short request can exhaust its memory.
@@ -134,7 +134,9 @@ def _ask_each(
     all_asked: list[AskedGroup] = []
     all_results: list[Any] = []
     for first in range(0, len(request.groups), _MOST_AT_ONCE):
-        some = OffsetFetchRequest(groups=request.groups[first : first + _MOST_AT_ONCE])
+        some = OffsetFetchRequest(
+            groups=request.groups[first : first + _MOST_AT_ONCE], require_stable=request.require_stable
+        )
         asked = groups_asked(node, some, version)
         there: Future[list[Any]] = Future()
         submit_each(node, [(group.command.group_id, group.command) for group in asked], there.set_result)

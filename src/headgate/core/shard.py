@@ -24,19 +24,22 @@ from headgate.core.commands import (
     SystemTimeMoved,
     Tick,
 )
-from headgate.core.contract import Effects, Producer, Token
+from headgate.core.contract import Effects, Producer, Token, TransactionEnd
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.group_deletion import GroupDeletions
 from headgate.core.groups import Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
+from headgate.core.offsets import pending_image
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
     Commits,
+    CommitTransactionalOffsets,
     DeleteOffsets,
     DeleteOffsetsResult,
+    EndTransaction,
     FetchedInSteps,
     FetchedNumbers,
     FetchedOffsets,
@@ -49,6 +52,7 @@ from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.offsets.transactions import OffsetTransactions
 from headgate.core.pause.dispatch import PauseDispatch
 from headgate.core.pause.paused import PausedGroups
 from headgate.core.standard_kinds import standard_kinds
@@ -72,6 +76,7 @@ from headgate.records import (
 )
 from headgate.records.offset_rows import OffsetRows
 
+_OFFSETS = OffsetBatch, OffsetCommit, ColumnBatch, OffsetRows
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
 KindsOfGroups = Callable[[ShardContext, Groups], Sequence[tuple[GroupKind, GroupCommands]]]
 """Creates the kinds of groups of one shard, each with its commands, in the order of their precedence."""
@@ -82,6 +87,8 @@ class GroupShard:
 
     def __init__(self, settings: Settings, kinds: KindsOfGroups = standard_kinds) -> None:
         self.offsets = OffsetTable()
+        self.transactions = OffsetTransactions(self.offsets)
+        self.pending = self.transactions.pending
         self.commit_counts = CommitCounts()
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._system_time = SystemTime()
@@ -106,6 +113,8 @@ class GroupShard:
         self._handlers: dict[type[Any], Handler] = {
             Commits: self._commits,
             CommitOffsets: self._commit,
+            CommitTransactionalOffsets: self._commit_transactional,
+            EndTransaction: self.transactions.decide_end,
             FetchesAgain: self._fetches_again,
             FetchOffsets: self._fetch,
             DeleteOffsets: self._delete_offsets,
@@ -134,9 +143,14 @@ class GroupShard:
     def apply(self, record: Change, position: int, producer: Producer | None = None) -> None:
         """Apply a record to the durable state. Records of unknown types in a log change nothing.
 
-        There are no transactional commits yet: no record has a producer.
+        A committed offset of a producer is pending until `end_transaction`; other records count at once.
         Raises UnknownKind for one of our records that belongs to no kind of groups.
         """
+        if producer is not None and isinstance(record, _OFFSETS):
+            self.transactions.apply(record, position, producer)
+            return
+        if self.pending.by_place:
+            self.pending.note(record)
         match record:
             case OffsetBatch():
                 self.offsets.put_batch(record)
@@ -158,17 +172,25 @@ class GroupShard:
 
     def apply_rows(self, rows: OffsetRows) -> None:
         """Apply many offset records; see `headgate.core.contract.TakesRows`."""
+        if self.pending.by_place:
+            self.pending.note(rows)
         self.offsets.put_rows(rows)
+
+    def end_transaction(self, end: TransactionEnd, position: int) -> None:
+        """Commit or drop pending offsets; see `headgate.core.contract.TakesTransactions`."""
+        self.transactions.end(end)
 
     # --- images ---
 
     def image(self) -> Iterator[tuple[str, bytes]]:
         """Yield the durable state in parts; see `headgate.core.contract.Pictured`."""
+        yield from pending_image.parts_of(self.pending.copy())  # copied before all else is read
         yield from self.offsets.image()
         yield from self.groups.parts()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
         """Restore the state of an image; see `headgate.core.contract.Pictured`."""
+        yield from pending_image.restore(self.pending, parts)
         yield from self.offsets.restore(parts, contents.get("offsets", 0))
         yield from apply_record_parts(self.apply, parts)
 
@@ -290,6 +312,13 @@ class GroupShard:
         self.commit_counts.note_read(effects.records)
         return effects
 
+    def _commit_transactional(
+        self, command: CommitTransactionalOffsets, now: Millis, token: Token
+    ) -> GroupEffects:
+        error = self.transactions.producer_error(command.producer) or self._commit_error(command.asked, now)
+        time = self._system_time.at(now)
+        return self.transactions.commit(command, error, time, self._metadata_limit, token)
+
     def _commits(self, command: Commits, now: Millis, token: Token) -> GroupEffects:
         error_of = self._commit_error
         errors = [error_of(commit.asked, now) for commit in command.commits]
@@ -318,7 +347,12 @@ class GroupShard:
 
     def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps:
         is_known = self.groups.find(command.group_id) is not None
-        return fetch(self.offsets, command, self._topics, is_known=is_known)
+        found = fetch(self.offsets, command, self._topics, is_known=is_known)
+        return self.transactions.mark(command, found) if self._is_unstable(command) else found
+
+    def _is_unstable(self, command: FetchOffsets) -> bool:
+        """Return whether a fetch requires stable offsets of a group that has pending ones."""
+        return command.require_stable and self.pending.has_group(command.group_id)
 
     def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
         return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
@@ -331,7 +365,9 @@ class GroupShard:
         offsets = self.offsets
         if again.found is not None and again.found_in is offsets.version:
             return again.found
-        found: FetchedNumbers | FetchedOffsets | None = fetch_again(offsets, again)
+        found: FetchedNumbers | FetchedOffsets | None = None
+        if not self._is_unstable(asked):
+            found = fetch_again(offsets, again)
         if found is None:
             anew = self._fetched(asked)
             assert not isinstance(anew, FetchedInSteps), "fetches of so many topics are not remembered"

@@ -160,6 +160,14 @@ class ColumnBatch:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def between(self, first: int, end: int) -> ColumnBatch:
+        """Return the partitions from `first` to `end` (exclusive), as a new shape."""
+        whole, part = self.shape, slice(first, end)
+        shape = ColumnShape(
+            whole.group_id, whole.topic, whole.partitions[part], whole.leader_epochs[part], whole.metadata
+        )
+        return ColumnBatch(shape, self.offsets[part], self.commit_timestamp)
+
     def each(self) -> Iterator[OffsetCommit]:
         """Yield the single records, in order."""
         shape = self.shape

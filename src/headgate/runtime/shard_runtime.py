@@ -271,7 +271,7 @@ class ShardRuntime(Generic[ShardT]):
             return
         for record in records:
             shard.apply(record, self._position, transaction)
-            self._position += 1
+            self._position += self._record_count(record)
 
     def _take(self, effects: Effects[Any], count: int) -> None:
         """Apply decided and encoded records, and hold the replies until they are durable."""

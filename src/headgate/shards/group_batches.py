@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, cast
 
+from headgate.core.contract import Producer
+from headgate.domain.ids import Millis
 from headgate.log.builder import BatchBuilder, RecordBlock, RecordOutline
 from headgate.log.template import BatchTemplate
 from headgate.records import Change, ColumnBatch, OffsetBatch, Record, RecordShape, encode
@@ -28,6 +30,22 @@ class TurnBatches(RecordBatches):
         self, largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32, may_be_runs: bool = True
     ) -> None:
         super().__init__(encode, largest_batch_bytes, may_be_runs)
+
+    def add_transactional(self, changes: Sequence[Change], producer: Producer, now: Millis) -> int:
+        """Encode records of a producer's open transaction; see `RecordBatches.add_transactional`."""
+        parts = [part for change in changes for part in _parts_of_batches(change)]
+        for part in parts:
+            if part.count == 1:
+                self._check_size(part.size)
+        self._close_before(now)
+        builder = BatchBuilder(now)
+        for part in parts:
+            if builder.record_count and is_over_batch(builder.size_bytes + part.size):
+                self._close_part(builder, producer)
+                builder = BatchBuilder(now)
+            part.add_to(builder)
+        self._close_part(builder, producer)
+        return sum(part.count for part in parts)
 
     def _add_changes(self, changes: Sequence[Change], first_offset: int) -> int:
         return (
@@ -121,6 +139,20 @@ def _template_of(batch: ColumnBatch) -> BatchTemplate | None:
         return None
     shape.template = template = BatchTemplate(keys, values, shape.value_fields())
     return template
+
+
+def _parts_of_batches(change: Change) -> Iterator[_Single | _Columns | _Blocks]:
+    """Yield the records of a change in parts that fit into a batch, unless a single record does not."""
+    if isinstance(change, OffsetBatch):
+        yield from map(_Single, change.each())
+        return
+    part = _part_of(change)
+    if isinstance(change, (ColumnBatch, OffsetRows)) and part.count > 1 and is_over_batch(part.size):
+        middle = part.count // 2
+        yield from _parts_of_batches(change.between(0, middle))
+        yield from _parts_of_batches(change.between(middle, part.count))
+    else:
+        yield part
 
 
 def _split(changes: Iterable[Change]) -> Iterator[Record | ColumnBatch | OffsetRows]:

@@ -118,9 +118,12 @@ class ClassicGroups:
         return self.live, self._commit_error
 
     def _commit_error(self, group: ClassicGroup, command: CommitOffsets, now: Millis) -> ErrorCode:
-        """Return the error of a commit; without one, restart the member's session timer."""
+        """Return the error of a commit; without one, restart the member's session timer.
+
+        A transactional commit comes from a producer, and does not restart it.
+        """
         error = offsets.commit_error(group, command)
-        if not error:
+        if not error and not command.is_transactional:
             offsets.on_commit(self._deadlines, now, group, command)
         return error
 

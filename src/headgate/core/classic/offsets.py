@@ -13,7 +13,11 @@ from headgate.domain.ids import Millis
 
 
 def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
-    """Return the error of a commit, in Kafka's order of checks."""
+    """Return the error of a commit, in Kafka's order of checks.
+
+    A transactional commit needs no member, because early versions cannot name one, and may come during a
+    rebalance.
+    """
     if command.generation < 0 and group.state is ClassicState.EMPTY:
         return ErrorCode.NONE
     if command.generation >= 0 or command.member_id or command.instance_id is not None:
@@ -22,9 +26,9 @@ def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
             return error
         if command.generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-    elif group.state is not ClassicState.EMPTY:
+    elif group.state is not ClassicState.EMPTY and not command.is_transactional:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.state is ClassicState.COMPLETING_REBALANCE:
+    if group.state is ClassicState.COMPLETING_REBALANCE and not command.is_transactional:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 

@@ -11,6 +11,7 @@ from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
 from headgate.core.offsets.expiry import Aging, GroupClock
 from headgate.core.pause.commits import (
+    IsOwned,
     administrative_error,
     is_administrative,
     is_any_withheld,
@@ -32,18 +33,36 @@ def commit_error(
     """
     if command.generation < 0 and group.is_empty:
         return ErrorCode.NONE
+    if command.is_transactional:
+        return _transactional_error(group, command, topics, paused)
     if paused is not None and is_administrative(command):
         return _administrative_error(group, command, topics, paused)
     return _member_error(group, command, topics, paused)
 
 
+def _transactional_error(
+    group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions | None
+) -> ErrorCode:
+    """Return the error of a transactional commit (R1.5). Without a member, all but withheld partitions are
+    accepted: early versions cannot name one.
+    """
+    if not is_administrative(command):
+        error = _member_error(group, command, topics, paused)
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+    if paused is not None and is_any_withheld(command, topics, paused, _ownership_in(group)):
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
 def _administrative_error(
     group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions
 ) -> ErrorCode:
-    def is_owned(topic_id: TopicId, partition: int) -> bool:
-        return partition in group.owners.get(topic_id, {})
+    return administrative_error(command, topics, paused, _ownership_in(group))
 
-    return administrative_error(command, topics, paused, is_owned)
+
+def _ownership_in(group: ConsumerGroup) -> IsOwned:
+    """Return the function that tells whether any member owns a partition."""
+    return lambda topic_id, partition: partition in group.owners.get(topic_id, {})
 
 
 def _member_error(
@@ -54,7 +73,11 @@ def _member_error(
     member = group.find_member(command.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not member.uses_classic_protocol and not command.knows_group_not_found:
+    if (
+        not member.uses_classic_protocol
+        and not command.knows_group_not_found
+        and not command.is_transactional
+    ):
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch > member.member_epoch:
         return _stale(member)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from headgate.core.contract import Producer, TransactionEnd
 from headgate.core.offsets.rows import Version
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.offsets.wide_rows import WideRow
@@ -125,6 +126,8 @@ class CommitOffsets:
     """True from v9: the error of an unknown group is GROUP_ID_NOT_FOUND, before v9 ILLEGAL_GENERATION."""
     expected: Sequence[ExpectedOffsets] | None = None
     """For each topic, the committed offsets that the commit requires (R3.16)."""
+    is_transactional: bool = False
+    """True for the commit of a `CommitTransactionalOffsets`: other checks of members apply."""
     parts: Sequence[Part] | None = field(default=None, compare=False, repr=False)
     """The parts of the commit's shape, from its decision on; see `headgate.core.offsets.commit.shape_of`."""
 
@@ -180,6 +183,30 @@ class Moved:
 
 
 @dataclass(slots=True, frozen=True)
+class CommitTransactionalOffsets:
+    """Commit offsets in the open transaction of a producer. Reply: `CommitResult`.
+
+    The offsets wait until the transaction ends. Whoever submits this has made sure that the transaction is
+    open and includes the group.
+    """
+
+    asked: CommitOffsets
+    """The commit, without conditions and without its own retention; `is_transactional` is true."""
+    producer: Producer
+
+
+@dataclass(slots=True, frozen=True)
+class EndTransaction:
+    """Commit or abort the offsets of a producer's transaction, and write the marker. Reply: `ErrorCode`.
+
+    The marker is also written for a producer without pending offsets, as in Kafka. A marker with an older
+    epoch than the pending offsets is refused with INVALID_PRODUCER_EPOCH.
+    """
+
+    end: TransactionEnd
+
+
+@dataclass(slots=True, frozen=True)
 class CommitResult:
     """The result of a commit: the error of all partitions, and the exceptions."""
 
@@ -214,6 +241,8 @@ class FetchOffsets:
     member_id: MemberId | None = None
     """From v9: the member of a consumer group that sends the request; None if it names no member."""
     member_epoch: int = -1
+    require_stable: bool = False
+    """From v7: no offset of a partition with a pending offset (KIP-447)."""
 
 
 class RepeatedFetch:
@@ -271,6 +300,8 @@ class FetchedOffsets:
     topics: Sequence[tuple[TopicName, FetchedPartitions | FetchedColumns]]
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
     """For a fetch of all partitions: the ids of its topics that still exist."""
+    unstable: Mapping[TopicName, Set[int]] = field(default_factory=dict)
+    """For a fetch of stable offsets: the group's partitions with a pending offset."""
 
 
 class FetchedInSteps(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -28,6 +28,15 @@ def all_in_steps(
         if not len(told) % TOPICS_A_STEP:
             yield
     return FetchedOffsets(told, ids)
+
+
+def with_unstable(
+    steps: Generator[None, None, FetchedOffsets], unstable: Mapping[TopicName, Set[int]]
+) -> Generator[None, None, FetchedOffsets]:
+    """Return the result of the steps, with these unstable partitions."""
+    found = yield from steps
+    found.unstable = unstable
+    return found
 
 
 def named_in_steps(

@@ -66,6 +66,14 @@ class KeyNames:
             self._remember(group_id, topic, base)
         return base, low
 
+    def take_in_group(self, group_id: GroupId) -> int:
+        """Return the number of a group; intern a new one. Raises OffsetTableFull."""
+        group = self.groups.intern(group_id.encode())
+        self._add_group(group)
+        if group >= MOST_GROUPS:
+            raise OffsetTableFull(f"{group} groups")
+        return group
+
     def _take_in(self, group_name: bytes, topic_name: bytes) -> int:
         group, topic_id = self.groups.intern(group_name), self.topics.intern(topic_name)
         self._add_group(group)

@@ -181,6 +181,12 @@ class Rows:
         """Return whether the group has committed and was not forgotten since."""
         return self.heads[group] >= NONE
 
+    def know(self, group: int) -> None:
+        """Make the group known."""
+        if self.heads[group] < NONE:
+            self.heads[group] = flip(self.heads[group])
+            self.group_count += 1
+
     def forget(self, group: int) -> None:
         """Make the group unknown; keep its rows."""
         if self.heads[group] >= NONE:

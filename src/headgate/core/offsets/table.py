@@ -93,6 +93,15 @@ class OffsetTable(OffsetValues):
         """Return every unknown group with offsets."""
         return [self._names.group_id(group) for group in self._rows.forgotten_groups()]
 
+    def know_group(self, group_id: GroupId) -> None:
+        """Make a group known that has no committed offset yet: its first offset is pending."""
+        self.version = Version()
+        self._rows.know(self._names.take_in_group(group_id))
+
+    def changed(self) -> None:
+        """Note a change of pending offsets: results of earlier fetches may be outdated."""
+        self.version = Version()
+
     def forget_group(self, group_id: GroupId) -> None:
         """Make the group unknown. Keep its offsets, because a group may change its type."""
         group = self._names.groups.find(group_id.encode())

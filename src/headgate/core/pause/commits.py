@@ -6,6 +6,10 @@
    clients retry.
 2. A member may commit to a paused partition while it owns it: its last commit before the revocation is
    accepted. After the revocation no member may, in any epoch.
+3. A transactional commit without a member is accepted while any member owns the paused partition: that member
+   may be its consumer. After the revocation it is refused, because no consumer may process the partition.
+4. An offset that is pending when its partition is paused remains pending. Its transaction decides, unless an
+   administrator commits meanwhile: that commit is later in the log, and remains.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ def administrative_error(
 def is_any_withheld(
     command: CommitOffsets, topics: TopicImage, paused: PausedPartitions, is_own: IsOwned
 ) -> bool:
-    """Return whether a member commits to a paused partition that it does not own.
+    """Return whether a commit has a paused partition that its member, or any member, does not own.
 
     `is_own` tells what it owns.
     """

@@ -1,0 +1,296 @@
+"""Offsets that producers committed in transactions which are still open.
+
+1. An offset waits by producer id, group, topic and partition. A later one of the same producer replaces it.
+2. A commit marker makes it the committed offset, unless a later commit of the partition is in the log: of no
+   transaction, or of another producer whose transaction was committed first. An abort marker drops it.
+3. Such a later commit leaves the pending offset without a value (None). It still waits: as long as the
+   transaction is open, the partition has no stable offset and does not expire.
+4. A tombstone removes the pending offsets of its partition, of all producers.
+
+The order of commits is the order of their records in the log, whatever the order of the markers. Only pending
+offsets know their positions: a committed offset needs none, because every commit that follows a pending
+offset is noted with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from typing import Final, NamedTuple
+
+from headgate.core.contract import Producer
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import Change, ColumnBatch, OffsetBatch, OffsetCommit, OffsetTombstone
+from headgate.records.model import NO_EXPIRY
+from headgate.records.offset_commit import KEY_STARTS, key_prefix
+from headgate.records.offset_rows import OffsetRows
+
+Place = tuple[GroupId, TopicName]
+_START_BYTES: Final = 2
+
+
+class PendingOffset(NamedTuple):
+    """One offset of an open transaction. `position` is the log offset of its record."""
+
+    position: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: Millis
+    expire_timestamp: Millis
+
+
+Partitions = dict[int, PendingOffset | None]
+"""The pending offset of each partition; None if a later commit is in the log."""
+
+
+class OpenTransaction:
+    """The pending offsets of one producer."""
+
+    __slots__ = ("epoch", "places")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        """The highest producer epoch of its records."""
+        self.places: dict[Place, Partitions] = {}
+
+
+class PendingOffsets:
+    """The offsets of all open transactions of one shard."""
+
+    __slots__ = ("_by_producer", "_prefixes", "_topics", "by_place")
+
+    def __init__(self) -> None:
+        self.by_place: dict[Place, dict[int, Partitions]] = {}
+        """The same offsets by group and topic, then by producer id. Empty if nothing is pending."""
+        self._by_producer: dict[int, OpenTransaction] = {}
+        self._topics: dict[GroupId, dict[TopicName, None]] = {}
+        """The topics of each group with a pending offset."""
+        self._prefixes: dict[bytes, Place] = {}
+        """The places by the prefix of their keys, in all versions of keys."""
+
+    def __len__(self) -> int:
+        """Return the number of pending offsets, with and without a value."""
+        return sum(len(one) for producers in self.by_place.values() for one in producers.values())
+
+    @property
+    def transaction_count(self) -> int:
+        """Return the number of producers with pending offsets."""
+        return len(self._by_producer)
+
+    # --- reading ---
+
+    def epoch_of(self, producer_id: int) -> int | None:
+        """Return the epoch of a producer's pending offsets; None if it has none."""
+        known = self._by_producer.get(producer_id)
+        return None if known is None else known.epoch
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Return whether a group has a pending offset."""
+        return group_id in self._topics
+
+    def partitions_of(self, group_id: GroupId, topic: TopicName) -> set[int]:
+        """Return the partitions of a topic with a pending offset of the group."""
+        producers = self.by_place.get((group_id, topic), {})
+        return {partition for partitions in producers.values() for partition in partitions}
+
+    def has(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
+        """Return whether a partition has a pending offset of the group."""
+        producers = self.by_place.get((group_id, topic))
+        return producers is not None and any(partition in one for one in producers.values())
+
+    def of_group(self, group_id: GroupId) -> dict[TopicName, set[int]]:
+        """Return the partitions with a pending offset of a group."""
+        return {topic: self.partitions_of(group_id, topic) for topic in self._topics.get(group_id, ())}
+
+    def of_topic(self, topic: TopicName) -> Iterator[tuple[GroupId, int]]:
+        """Yield the groups and partitions with a pending offset in a topic, each once."""
+        for group_id, other in list(self.by_place):
+            if other == topic:
+                for partition in self.partitions_of(group_id, topic):
+                    yield group_id, partition
+
+    # --- the records of transactions ---
+
+    def put(self, change: Change, position: int, producer: Producer) -> Iterable[GroupId]:
+        """Add the offsets of a change, whose first record is at `position`; return their groups."""
+        match change:
+            case OffsetCommit():
+                one = _pending(change, position)
+                self._partitions(producer, (change.group_id, change.topic))[change.partition] = one
+                return (change.group_id,)
+            case ColumnBatch():
+                self._put_columns(change, position, producer)
+                return (change.shape.group_id,)
+            case OffsetBatch() | OffsetRows():
+                groups: set[GroupId] = set()
+                for at, commit in enumerate(change.each(), position):
+                    assert isinstance(commit, OffsetCommit), "a transaction removes no offsets"
+                    groups.update(self.put(commit, at, producer))
+                return groups
+            case _:
+                raise AssertionError(f"{type(change).__name__} is no offset of a transaction")
+
+    def _put_columns(self, batch: ColumnBatch, position: int, producer: Producer) -> None:
+        shape = batch.shape
+        rows = zip(
+            range(position, position + len(batch)),
+            batch.offsets.tolist(),
+            shape.leader_epochs.tolist(),
+            repeat(shape.metadata),
+            repeat(batch.commit_timestamp),
+            repeat(NO_EXPIRY),
+            strict=False,
+        )
+        partitions = self._partitions(producer, (shape.group_id, shape.topic))
+        partitions.update(zip(shape.partitions.tolist(), map(PendingOffset._make, rows), strict=True))
+
+    def _partitions(self, producer: Producer, place: Place) -> Partitions:
+        """Return the pending offsets of a producer at a place, to add to them."""
+        producer_id, epoch = producer
+        known = self._by_producer.get(producer_id)
+        if known is None:
+            self._by_producer[producer_id] = known = OpenTransaction(epoch)
+        elif epoch > known.epoch:
+            known.epoch = epoch
+        partitions = known.places.get(place)
+        if partitions is None:
+            partitions = known.places[place] = {}
+            self._add(producer_id, place, partitions)
+        return partitions
+
+    def _add(self, producer_id: int, place: Place, partitions: Partitions) -> None:
+        producers = self.by_place.get(place)
+        if producers is None:
+            self.by_place[place] = producers = {}
+            self._topics.setdefault(place[0], {})[place[1]] = None
+            for prefix in _prefixes_of(place):
+                self._prefixes[prefix] = place
+        producers[producer_id] = partitions
+
+    def _discard(self, producer_id: int, place: Place) -> None:
+        """Remove a producer from a place, and the place if it was the only one."""
+        producers = self.by_place[place]
+        del producers[producer_id]
+        if producers:
+            return
+        del self.by_place[place]
+        topics = self._topics[place[0]]
+        del topics[place[1]]
+        if not topics:
+            del self._topics[place[0]]
+        for prefix in _prefixes_of(place):
+            del self._prefixes[prefix]
+
+    def end(self, producer_id: int, *, is_committed: bool) -> Mapping[Place, Partitions]:
+        """Remove the pending offsets of a producer; return those that a commit makes committed offsets."""
+        known = self._by_producer.pop(producer_id, None)
+        if known is None:
+            return {}
+        for place, partitions in known.places.items():
+            self._discard(producer_id, place)
+            if is_committed:
+                for others in self.by_place.get(place, {}).values():
+                    _outdate(others, partitions)
+        return known.places if is_committed else {}
+
+    # --- other records ---
+
+    def note(self, change: Change) -> None:
+        """Note the commits and tombstones of a change that is part of no transaction."""
+        match change:
+            case OffsetBatch():
+                by_place = self.by_place
+                for shape in change.shapes:
+                    if (shape.group_id, shape.topic) in by_place:
+                        self._outdate_one(shape.group_id, shape.topic, shape.partition)
+            case ColumnBatch():
+                self._outdate_each(
+                    (change.shape.group_id, change.shape.topic), change.shape.partitions.tolist()
+                )
+            case OffsetCommit(group_id, topic, partition):
+                self._outdate_one(group_id, topic, partition)
+            case OffsetTombstone(group_id, topic, partition):
+                self._remove((group_id, topic), partition)
+            case OffsetRows():
+                self._note_rows(change)
+
+    def _note_rows(self, rows: OffsetRows) -> None:
+        if self._prefixes.keys().isdisjoint(rows.prefixes):
+            return
+        for stretch, prefix in enumerate(rows.prefixes):
+            place = self._prefixes.get(prefix)
+            if place is None:
+                continue
+            first, end = rows.stretch_of.searchsorted((stretch, stretch + 1)).tolist()
+            partitions = rows.partitions[first:end].tolist()
+            is_gone = rows.is_gone[first:end]
+            if not is_gone.any():
+                self._outdate_each(place, partitions)
+                continue
+            for partition, is_removal in zip(partitions, is_gone.tolist(), strict=True):
+                if is_removal:
+                    self._remove(place, partition)
+                else:
+                    self._outdate_one(*place, partition)
+
+    def _outdate_one(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
+        for partitions in self.by_place.get((group_id, topic), {}).values():
+            if partition in partitions:
+                partitions[partition] = None
+
+    def _outdate_each(self, place: Place, committed: list[int]) -> None:
+        for partitions in self.by_place.get(place, {}).values():
+            for partition in partitions.keys() & set(committed):
+                partitions[partition] = None
+
+    def _remove(self, place: Place, partition: int) -> None:
+        for producer_id, partitions in list(self.by_place.get(place, {}).items()):
+            if partition not in partitions:
+                continue
+            del partitions[partition]
+            if partitions:
+                continue
+            self._discard(producer_id, place)
+            known = self._by_producer[producer_id]
+            del known.places[place]
+            if not known.places:
+                del self._by_producer[producer_id]
+
+    # --- images ---
+
+    def copy(self) -> list[tuple[Producer, Place, Partitions]]:
+        """Return all pending offsets as of now."""
+        return [
+            (Producer(producer_id, known.epoch), place, dict(partitions))
+            for producer_id, known in self._by_producer.items()
+            for place, partitions in known.places.items()
+        ]
+
+    def restore(self, producer: Producer, place: Place, partitions: Partitions) -> None:
+        """Add pending offsets of a copy."""
+        self._partitions(producer, place).update(partitions)
+
+
+def _pending(commit: OffsetCommit, position: int) -> PendingOffset:
+    return PendingOffset(
+        position,
+        commit.offset,
+        commit.leader_epoch,
+        commit.metadata,
+        commit.commit_timestamp,
+        commit.expire_timestamp,
+    )
+
+
+def _prefixes_of(place: Place) -> Iterator[bytes]:
+    names = key_prefix(*place)[_START_BYTES:]
+    return (start + names for start in KEY_STARTS)
+
+
+def _outdate(others: Partitions, committed: Partitions) -> None:
+    """Take the value of pending offsets that are before those that were committed now."""
+    for partition in others.keys() & committed.keys():
+        other, one = others[partition], committed[partition]
+        if other is not None and one is not None and other.position < one.position:
+            others[partition] = None
