@@ -62,6 +62,16 @@ API_NAMES = (
     "consumer_group_describe",
     "list_config_resources",
     "describe_topic_partitions",
+    "share_group_heartbeat",
+    "share_group_describe",
+    "initialize_share_group_state",
+    "read_share_group_state",
+    "write_share_group_state",
+    "delete_share_group_state",
+    "read_share_group_state_summary",
+    "describe_share_group_offsets",
+    "alter_share_group_offsets",
+    "delete_share_group_offsets",
 )
 
 

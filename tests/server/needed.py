@@ -165,6 +165,14 @@ EXAMPLES: dict[int, Example] = dict(
         *(
             _example(
                 key,
+                {"group_id": "g", "topics": [{"topic_id": T, "partitions": [{"partition": 0}]}]},
+                _cluster(Operation.CLUSTER_ACTION),
+            )
+            for key in (83, 84, 85, 86, 87)
+        ),
+        *(
+            _example(
+                key,
                 {"group_id": "g", "topics": [{"name": "t", "partitions": _PARTITIONS}]},
                 _group(Operation.READ),
                 _topic(Operation.READ),

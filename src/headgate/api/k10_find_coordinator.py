@@ -1,13 +1,15 @@
 """FindCoordinator (10), versions 0-6: find the coordinator of a group, which is the owner of its shard.
 
 1 adds the type of the key and the error message, 3 is flexible, 4 has several keys (KIP-699), 5 has no
-relevant change, 6 adds the type "share" (KIP-932). Transactions and share groups are not supported yet: a
-client that asks for their coordinator gets INVALID_REQUEST and a reason, which it reports at once; it would
-retry a retriable error for ever.
+relevant change, 6 adds the type "share" (KIP-932), whose keys are share-partitions: group, topic id and
+partition with colons between them. Transactions are not supported yet: a client that asks for their
+coordinator gets INVALID_REQUEST and a reason, which it reports at once; it would retry a retriable error for
+ever.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from headgate.api.contract import Call, Node, RequestSteps
@@ -15,7 +17,7 @@ from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.security.authorizer import Need
-from headgate.security.resources import Operation, Resource, ResourceType
+from headgate.security.resources import CLUSTER, Operation, Resource, ResourceType
 from headgate.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -23,10 +25,9 @@ from headgate.wire.messages.find_coordinator import (
 )
 
 _GROUP = 0
-_REFUSALS = {
-    1: "Transactions are not supported by this node.",
-    2: "Share groups are not supported by this node.",
-}
+_SHARE = 2
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
+_REFUSALS = {1: "Transactions are not supported by this node.", _SHARE: "The key is no share-partition."}
 _RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _SEVERAL_KEYS_SINCE_VERSION = 4
 _NO_NODE = -1
@@ -57,7 +58,7 @@ def _find_each(node: Node, request: FindCoordinatorRequest) -> RequestSteps[Find
 
 
 def _find(node: Node, key_type: int, key: str) -> Coordinator:
-    if key_type != _GROUP:
+    if key_type != _GROUP and not (key_type == _SHARE and _SHARE_KEY.fullmatch(key)):
         return Coordinator(
             key=key,
             node_id=_NO_NODE,
@@ -71,6 +72,8 @@ def _find(node: Node, key_type: int, key: str) -> Coordinator:
 
 def needs(node: Node, call: Call, request: FindCoordinatorRequest) -> Iterator[Need]:
     """Return the needs: DESCRIBE on each group or transactional id."""
+    if request.key_type == _SHARE:
+        yield Need(Operation.CLUSTER_ACTION, CLUSTER)
     resource_type = _RESOURCE_TYPES.get(request.key_type)
     if resource_type is None:
         return  # there is no such coordinator for any principal
