@@ -23,7 +23,7 @@ from tests.core.kinds_of_shard import classic_groups, consumer_groups
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
-from headgate.core.commands import Tick
+from headgate.core.commands import RetentionConfigured, Tick
 from headgate.core.consumer.group import ConsumerGroup, tombstone_of
 from headgate.core.contract import Producer, Token, TransactionEnd
 from headgate.core.offsets.commands import (
@@ -147,7 +147,9 @@ class Harness:
         self.ticks = 0
         """How many ticks there were."""
         self._last_token = 0
-        self.shard = GroupShard(self.settings)
+        self.own_retentions: dict[GroupId, int] = {}
+        """Settings of groups: a new shard gets them before it is loaded, as in a server."""
+        self.shard = self._new_shard()
         self.shard.loaded(self.now)
 
     # --- commands and time ---
@@ -219,9 +221,15 @@ class Harness:
         self.shard.apply(record, len(self.log))
         self.log.append(encode(record))
 
+    def _new_shard(self) -> GroupShard:
+        shard = GroupShard(self.settings)
+        for group_id, retention_ms in self.own_retentions.items():
+            shard.handle(RetentionConfigured(group_id, retention_ms), self.now)
+        return shard
+
     def _restored(self) -> GroupShard:
         parts = list(self.shard.image())
-        shard = GroupShard(self.settings)
+        shard = self._new_shard()
         contents = self.shard.contents()
         for _ in shard.restore(lambda kind: iter([data for one, data in parts if one == kind]), contents):
             pass
@@ -290,7 +298,7 @@ class Harness:
             self.log.append((key, value))
 
     def _replayed(self, log: Log | None = None, marks: Marks | None = None) -> GroupShard:
-        shard = GroupShard(self.settings)
+        shard = self._new_shard()
         marks = self.marks if marks is None else marks
         for position, (key, value) in enumerate(self.log if log is None else log):
             mark = marks.get(position)
@@ -307,6 +315,14 @@ class Harness:
                 assert group.metadata() == ClassicGroup.of(recorded).metadata()
 
     # --- shorthand ---
+
+    def configure_retention(self, group_id: str, retention_ms: int | None) -> None:
+        """Set a group's own retention, or remove it."""
+        if retention_ms is None:
+            self.own_retentions.pop(GroupId(group_id), None)
+        else:
+            self.own_retentions[GroupId(group_id)] = retention_ms
+        self.ask(RetentionConfigured(GroupId(group_id), retention_ms))
 
     def commit(
         self, group_id: str, topic: str = "t", partition: int = 0, offset: int = 1, **more: Any

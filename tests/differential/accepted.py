@@ -163,6 +163,8 @@ ACCEPTED: tuple[Accepted, ...] = (
             20002: "ResumePartitions of KIP-1249, which Kafka does not have yet.",
             20003: "ListPausedPartitions of KIP-1249, which Kafka does not have yet.",
             20004: "An API of Headgate's own: the history of offsets.",
+            20005: "An API of Headgate's own: when offsets expire.",
+            20006: "An API of Headgate's own: groups whose offsets expire soon.",
         }.items()
     ),
     *(

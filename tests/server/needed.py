@@ -186,6 +186,8 @@ EXAMPLES: dict[int, Example] = dict(
             _group(Operation.DESCRIBE),
             _topic(Operation.DESCRIBE),
         ),
+        _example(20005, {"group_id": "g"}, _group(Operation.DESCRIBE)),
+        _example(20006, {}, _cluster(Operation.DESCRIBE)),
     ]
 )
 """By API key: makes a request in a version, and its needs in the order of their checks."""

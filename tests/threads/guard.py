@@ -73,6 +73,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "api.k11_join_group:handle.<locals>.on_result.<locals>.<lambda>",
         "api.k11_join_group:_response",
         "api.k20003_list_paused_partitions:handle.<locals>.answer.<locals>.<lambda>",
+        "api.k20005_describe_offset_expiry:handle.<locals>.*",
         "server.calls:PendingCall.frame_of",
         "server.request_work:*.<lambda>",
     ),

@@ -38,6 +38,7 @@ from headgate.admin.reset import (
 from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
+from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
 from headgate.client.history import (
     Earlier,
@@ -59,6 +60,8 @@ __all__ = [
     "CommittedOffset",
     "Earlier",
     "GroupDescription",
+    "GroupExpiry",
+    "GroupExpiryListing",
     "GroupIsActive",
     "GroupListing",
     "HistoryTopic",

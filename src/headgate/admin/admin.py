@@ -28,9 +28,10 @@ from headgate.admin.restore import (
     topic_ids,
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
-from headgate.client import groups, history, offsets, pauses
+from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import LATEST, Cluster
 from headgate.client.errors import check
+from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
@@ -285,6 +286,34 @@ class Admin:
         (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC) after deleting the others.
         """
         offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
+
+    # --- expiry of offsets ---
+
+    def knows_expiry(self, group_id: str) -> bool:
+        """Return whether the group's coordinator tells when offsets expire. Kafka's does not."""
+        return expiry.knows_expiry(self.cluster, GroupId(group_id))
+
+    def offset_expiry(self, group_id: str) -> GroupExpiry:
+        """Return when each committed offset of a group expires if nothing changes.
+
+        Raises `RequestRefused` (GROUP_ID_NOT_FOUND) and `VersionNotSupported`.
+        """
+        return expiry.describe_expiry(self.cluster, GroupId(group_id))
+
+    def expiring_groups(self, within_ms: int | None = None) -> list[GroupExpiryListing]:
+        """Return the groups without members of which an offset expires within `within_ms` (None: at any
+        time), the first to expire first. Raises `VersionNotSupported`.
+        """
+        return expiry.list_expiring(self.cluster, within_ms)
+
+    def set_offsets_retention(self, group_id: str, retention_ms: int | None) -> None:
+        """Set how long the offsets of a group are kept (`offsets.retention.ms`); -1: for ever, None: as long
+        as the broker's setting says. The group need not exist.
+
+        Raises `RequestRefused` (INVALID_CONFIG), also from a cluster that does not have this setting: Kafka.
+        """
+        value = None if retention_ms is None else str(retention_ms)
+        configs.alter_group_settings(self.cluster, GroupId(group_id), {"offsets.retention.ms": value})
 
     # --- paused partitions ---
 

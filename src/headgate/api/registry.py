@@ -44,6 +44,8 @@ from headgate.api import (
     k20002_resume_partitions,
     k20003_list_paused_partitions,
     k20004_describe_offset_history,
+    k20005_describe_offset_expiry,
+    k20006_list_expiring_groups,
 )
 from headgate.api.registration import Api
 
@@ -88,6 +90,8 @@ _APIS: tuple[Api, ...] = (
     k20002_resume_partitions.API,
     k20003_list_paused_partitions.API,
     k20004_describe_offset_history.API,
+    k20005_describe_offset_expiry.API,
+    k20006_list_expiring_groups.API,
 )
 
 

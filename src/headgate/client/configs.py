@@ -1,12 +1,22 @@
-"""Settings of a broker, as it reports them."""
+"""Settings of a broker, as it reports them, and changes of the settings of groups."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headgate.client.cluster import Cluster
 from headgate.client.errors import check
+from headgate.domain.ids import GroupId
 from headgate.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 _BROKER = 4
+_GROUP = 32
+_SET, _DELETE = 0, 1
 
 
 def broker_setting(cluster: Cluster, name: str) -> str | None:
@@ -23,3 +33,22 @@ def broker_setting(cluster: Cluster, name: str) -> str | None:
         return next((config.value for config in result.configs if config.name == name), None)
 
     return cluster.retrying(attempt)
+
+
+def alter_group_settings(cluster: Cluster, group_id: GroupId, values: Mapping[str, str | None]) -> None:
+    """Set settings of a group, which need not exist; None: the broker's value applies again.
+
+    Raises `RequestRefused` (INVALID_CONFIG, INVALID_REQUEST), whose message names the setting.
+    """
+    changes = [
+        AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
+        for name, value in values.items()
+    ]
+    resource = AlterConfigsResource(resource_type=_GROUP, resource_name=group_id, configs=changes)
+
+    def attempt() -> None:
+        response = cluster.any_node().request(IncrementalAlterConfigsRequest(resources=[resource]))
+        (result,) = response.responses
+        check(f"the settings of group {group_id}", result.error_code, result.error_message)
+
+    cluster.retrying(attempt)

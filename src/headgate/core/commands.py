@@ -64,6 +64,29 @@ class DeleteGroup:
 
 
 @dataclass(slots=True, frozen=True)
+class RetentionConfigured:
+    """Set a group's own retention of offsets. It need not exist. Sent before the load too. No reply."""
+
+    group_id: GroupId
+    retention_ms: int | None
+    """Negative: the offsets do not expire. None: the broker's setting applies."""
+
+
+@dataclass(slots=True, frozen=True)
+class DescribeExpiry:
+    """Forecast the expiry of a group's offsets. Reply: `ExpiryForecast` (`core.expiry_forecast`), or
+    GROUP_ID_NOT_FOUND.
+    """
+
+    group_id: GroupId
+
+
+@dataclass(slots=True, frozen=True)
+class ListExpiring:
+    """Forecast the expiry of all groups without members. Reply: `ForecastSteps` (`core.expiry_forecast`)."""
+
+
+@dataclass(slots=True, frozen=True)
 class DeleteTopicOffsets:
     """Delete a deleted topic's offsets in every group. Reply, after the last one: `ErrorCode.NONE`.
 

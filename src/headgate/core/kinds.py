@@ -19,6 +19,7 @@ from headgate.core.commands import ListedGroup
 from headgate.core.contract import Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import GroupEffects
+from headgate.core.events import Events
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
 from headgate.core.offsets.expiry import GroupClock
 from headgate.core.pause.contract import Pausing
@@ -52,6 +53,7 @@ class ShardContext:
     system_time: SystemTime
     topics: TopicImage
     paused: PausedGroups
+    events: Events
 
 
 class GroupKind(Protocol):

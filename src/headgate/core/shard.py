@@ -19,14 +19,19 @@ from typing import Any
 from headgate.core.commands import (
     DeleteGroup,
     DeleteTopicOffsets,
+    DescribeExpiry,
+    ListExpiring,
     ListGroups,
     ListMoreGroups,
+    RetentionConfigured,
     SystemTimeMoved,
     Tick,
 )
 from headgate.core.contract import Effects, Producer, Token, TransactionEnd
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.events import Events
+from headgate.core.expiry_forecast import ExpiryForecasts, ForecastSteps
 from headgate.core.group_deletion import GroupDeletions
 from headgate.core.groups import Groups
 from headgate.core.image import apply_record_parts
@@ -55,11 +60,12 @@ from headgate.core.offsets.table import OffsetTable
 from headgate.core.offsets.transactions import OffsetTransactions
 from headgate.core.pause.dispatch import PauseDispatch
 from headgate.core.pause.paused import PausedGroups
+from headgate.core.retentions import Retentions
 from headgate.core.standard_kinds import standard_kinds
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
 from headgate.core.topic_image import TopicImage, TopicsChanged
-from headgate.core.upkeep import Upkeep
+from headgate.core.upkeep import ExpiryCounts, Upkeep
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
@@ -94,7 +100,10 @@ class GroupShard:
         self._system_time = SystemTime()
         self._topics = TopicImage()
         self.paused = PausedGroups()
-        context = ShardContext(settings, self._deadlines, self._system_time, self._topics, self.paused)
+        self.events = Events()
+        context = ShardContext(
+            settings, self._deadlines, self._system_time, self._topics, self.paused, self.events
+        )
         self.groups = Groups(self.offsets, self.paused)
         with_commands = kinds(context, self.groups)
         self._kinds = [kind for kind, _ in with_commands]
@@ -102,7 +111,9 @@ class GroupShard:
         fetch_checks = [kind.fetch_check() for kind in self._kinds]
         self._fetch_checks = [check for check in fetch_checks if check is not None]
         self.groups.consist_of(self._kinds)
-        self._upkeep = Upkeep(context, self.offsets, self.groups)
+        self._retentions = Retentions(settings)
+        self._upkeep = Upkeep(context, self.offsets, self.groups, self._retentions)
+        self._forecasts = ExpiryForecasts(self.offsets, self.groups, self.paused, self._retentions)
         self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
         pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
         self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
@@ -122,6 +133,9 @@ class GroupShard:
             ListMoreGroups: self._list_more,
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
+            DescribeExpiry: self._describe_expiry,
+            ListExpiring: self._list_expiring,
+            RetentionConfigured: self._retention_configured,
             TopicsChanged: self._topics_changed,
             SystemTimeMoved: self._system_time_moved,
             Tick: self._tick,
@@ -248,6 +262,15 @@ class GroupShard:
     def topics_with_offsets(self) -> set[TopicName]:
         """Return the topics with committed offsets of any group."""
         return self.offsets.topics_with_offsets()
+
+    def forecasts(self) -> ForecastSteps:
+        """Return the forecasts of expiry of all groups without members, in small steps."""
+        return self._forecasts.of_empty_groups()
+
+    @property
+    def expiry_counts(self) -> ExpiryCounts:
+        """Numbers of expired offsets and groups since the shard was loaded."""
+        return self._upkeep.counts
 
     def counting_groups_by_state(self) -> Generator[None, None, Counter[str]]:
         """Return the number of groups by the name of their state, in small steps."""
@@ -406,6 +429,18 @@ class GroupShard:
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
         return self._upkeep.erase(command.topic, now, token)
+
+    # --- expiry ---
+
+    def _retention_configured(self, command: RetentionConfigured, now: Millis, token: Token) -> GroupEffects:
+        self._retentions.configure(command.group_id, command.retention_ms)
+        return answer(token, ErrorCode.NONE)
+
+    def _describe_expiry(self, command: DescribeExpiry, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, self._forecasts.of_group(command.group_id) or ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def _list_expiring(self, command: ListExpiring, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, self._forecasts.of_empty_groups())
 
     # --- groups of any kind ---
 

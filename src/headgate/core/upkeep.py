@@ -7,17 +7,20 @@ next sweep finds expired offsets again, and the erasure of a topic's offsets mus
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from dataclasses import dataclass, field
 
 from headgate.core.candidates import Candidates
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects
+from headgate.core.events import ExpiryReason, GroupExpired, OffsetsExpired
 from headgate.core.groups import Groups
 from headgate.core.kinds import ShardContext
-from headgate.core.offsets.expiry import MINUTE_MS
+from headgate.core.offsets.expiry import Aging, GroupClock
 from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.retentions import Retentions
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -34,6 +37,15 @@ _BETWEEN_RECLAIMS_MS = 10
 """Pause between slices, in ms; a slice takes some milliseconds, and is not urgent."""
 
 
+@dataclass(slots=True)
+class ExpiryCounts:
+    """Numbers of removals by expiry since the shard was loaded."""
+
+    offsets: Counter[ExpiryReason] = field(default_factory=Counter)
+    groups: int = 0
+    """Groups removed after the last of their offsets."""
+
+
 class Upkeep:
     """The sweep and the erasure of one shard."""
 
@@ -41,19 +53,25 @@ class Upkeep:
         "_candidates",
         "_deadlines",
         "_erased",
+        "_events",
         "_failed",
         "_groups",
         "_interval_ms",
         "_offsets",
         "_paused",
-        "_retention_ms",
+        "_retentions",
         "_system_time",
         "_to_erase",
         "_walk",
+        "counts",
     )
 
-    def __init__(self, context: ShardContext, offsets: OffsetTable, groups: Groups) -> None:
-        self._retention_ms: int = context.settings["offsets.retention.minutes"] * MINUTE_MS
+    def __init__(
+        self, context: ShardContext, offsets: OffsetTable, groups: Groups, retentions: Retentions
+    ) -> None:
+        self._retentions = retentions
+        self._events = context.events
+        self.counts = ExpiryCounts()
         self._interval_ms: int = context.settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
         self._groups = groups
@@ -104,8 +122,11 @@ class Upkeep:
     def _sweep(self, now: Millis) -> GroupEffects:
         system_time = self._system_time.at(now)
         if self._candidates is None:
-            committed_by = Millis(system_time - self._retention_ms)
-            self._candidates = Candidates(self._offsets, self._groups.kinds, committed_by)
+            retentions = self._retentions
+            committed_by = Millis(system_time - retentions.of_all)
+            self._candidates = Candidates(
+                self._offsets, self._groups.kinds, committed_by, retentions.groups()
+            )
         room = Slice()
         while not (room.is_full() or self._candidates.is_over):
             if self._walk is None:
@@ -153,10 +174,25 @@ class Upkeep:
             walk.look_again()
         else:
             subscription = kind.subscription_of(group_id)
-            Retention(clock, subscription, system_time, self._retention_ms).expire(walk, room)
+            retention = Retention(clock, subscription, system_time, self._retentions.of(group_id))
+            retention.expire(walk, room)
+            self._report(group_id, clock, retention, is_empty=kind.is_empty(group_id))
         if walk.knows_all and not walk.stays and kind.is_empty(group_id):
             room.records.extend(self._groups.tombstones(group_id, kind))
+            self.counts.groups += 1
+            self._events.report(GroupExpired(group_id))
         return walk.knows_all
+
+    def _report(self, group_id: GroupId, clock: GroupClock, retention: Retention, *, is_empty: bool) -> None:
+        """Count and report what expired of a group."""
+        reason = ExpiryReason.OLD_COMMIT if is_empty else ExpiryReason.UNSUBSCRIBED_TOPIC
+        if clock.aging is Aging.SINCE_STATE:
+            reason = ExpiryReason.EMPTY_GROUP
+        found = (reason, retention.expired), (ExpiryReason.COMMIT_RETENTION, retention.expired_by_own_time)
+        for why, count in found:
+            if count:
+                self.counts.offsets[why] += count
+                self._events.report(OffsetsExpired(group_id, count, why, self._retentions.of(group_id)))
 
     # --- deleted topics ---
 

@@ -261,7 +261,7 @@ _ALL = table(
         "offsets.retention.minutes",
         Kind.INT,
         7 * 24 * 60,
-        "How long the offsets of an empty group are kept.",
+        "How long the offsets of an empty group are kept, unless it has an offsets.retention.ms of its own.",
         minimum=1,
     ),
     Setting(

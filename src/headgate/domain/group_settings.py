@@ -1,4 +1,4 @@
-"""The settings of a consumer group (KIP-848) and of a share group (KIP-932).
+"""The settings of a group: of a consumer group (KIP-848), of a share group (KIP-932), and of any group.
 
 The default of most of them is a broker setting.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.domain.setting import (
+    DAY_MS,
+    MINUTE_MS,
     Kind,
     Setting,
     table,
@@ -40,5 +42,16 @@ GROUP_SETTINGS: Mapping[str, Setting] = table(
         broker_name="group.consumer.assignment.interval.ms",
     ),
     *SHARE_GROUP_SETTINGS,
+    Setting(
+        "offsets.retention.ms",
+        Kind.LONG,
+        7 * DAY_MS,
+        "How long the offsets of the group are kept after it became empty, or after a commit if it never had "
+        "members; -1: for ever.",
+        minimum=-1,
+        excluded=(0,),
+        broker_name="offsets.retention.minutes",
+        broker_unit=MINUTE_MS,
+    ),
 )
-"""Settings of one group. Classic groups have none."""
+"""Settings of one group. Classic groups, and groups that only commit, have `offsets.retention.ms` alone."""

@@ -55,6 +55,8 @@ class Setting:
     """Whether a broker's setting can be changed while the broker runs."""
     broker_name: str | None = None
     """The broker setting that is the default of a topic's or a group's setting."""
+    broker_unit: int = 1
+    """The unit of that broker setting, in units of this one."""
 
     def parse(self, text: str) -> Any:
         """Return the value of `text`. Raises InvalidSetting."""

@@ -35,6 +35,8 @@ from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
 from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
+from headgate.server.event_log import log_event
+from headgate.server.expiry_gauges import expiry_gauges
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.pause_gauges import pause_gauges
@@ -84,7 +86,7 @@ class BrokerNode:
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self._coordinators: list[Coordinator[Any]] = []
-        self._surroundings = GroupSurroundings(self.topics)
+        self._surroundings = GroupSurroundings(self.topics, log_event)
         self._groups = group_shards(
             settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands
         )
@@ -199,6 +201,7 @@ class BrokerNode:
             sorted(commits.items()),
             ("way", "shape"),
         )
+        yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
         log_bytes = 0
         for topic in self.topics.all():

@@ -142,8 +142,8 @@ def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | N
     """Return the refusal of the first override outside the broker's bounds; None if all are valid."""
     for name in overrides:
         setting = GROUP_SETTINGS[name]
-        if setting.broker_name is None:
-            continue
+        if setting.broker_name != f"group.{name}":
+            continue  # it has no bounds
         value = setting.parse(overrides[name])
         scope, _, what = name.partition(".")
         lowest, highest = settings[f"group.{scope}.min.{what}"], settings[f"group.{scope}.max.{what}"]
@@ -248,6 +248,8 @@ def _describe(
     if setting.broker_name:
         synonyms.extend(_broker_synonyms(settings, BROKER_SETTINGS[setting.broker_name]))
         in_force = settings[setting.broker_name]
+        if setting.broker_unit != 1:
+            in_force *= setting.broker_unit
     else:
         synonyms.append(_default(setting))
     text = setting.format(in_force)

@@ -43,6 +43,8 @@ class ExpiryOracle:
     """The known groups and offsets of a shard."""
 
     retention_ms: int
+    own_retention_ms: dict[str, int] = field(default_factory=dict)
+    """By group; -1: for ever."""
     offsets: dict[Place, KnownOffset] = field(default_factory=dict)
     groups: dict[str, SeenGroup] = field(default_factory=dict)
     empty_since: dict[str, Millis] = field(default_factory=dict)
@@ -74,7 +76,8 @@ class ExpiryOracle:
             age_ms = now - self.empty_since[group_id]
         if offset.expires_at is not None:
             return now >= offset.expires_at
-        return age_ms >= self.retention_ms
+        retention_ms = self.own_retention_ms.get(group_id, self.retention_ms)
+        return 0 <= retention_ms <= age_ms
 
 
 def reads_of_consumer_group(described: DescribedConsumerGroup) -> frozenset[str]:

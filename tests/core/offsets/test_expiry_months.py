@@ -3,8 +3,9 @@
 One group moves between the protocols while its members join, leave and change their subscriptions. Other
 groups have members of their own protocol, or only commit, also as old clients with a retention. Ticks are
 late by seconds to hours. The shard restarts from its log, from an image and from a compacted log, also with
-another retention. `ExpiryOracle` decides at each tick which offsets may expire. They must be removed after
-two more sweeps.
+another retention. Groups get and lose a retention of their own. `ExpiryOracle` decides at each tick which
+offsets may expire. They must be removed after two more sweeps. The forecast must agree with the oracle
+at any time: an offset is expired when its forecast time has come.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ from tests.core.offsets.expiry_oracle import (
     SeenGroup,
     reads_of_consumer_group,
 )
+from tests.core.offsets.forecasts import forecast_of
 
 from headgate.core.classic.commands import DescribeGroup
-from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
+from headgate.core.commands import (
+    DeleteGroup,
+    DeleteTopicOffsets,
+    ListGroups,
+    Tick,
+)
 from headgate.core.consumer.commands import DescribeConsumerGroup
 from headgate.core.migration.consumer_protocol import read_subscription
 from headgate.core.offsets.commands import CommitOffsets, OffsetToCommit
@@ -42,6 +49,8 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 SEEDS = 20
 ACTIONS = 50
+FORECAST_EVERY = 20
+"""Comparisons of forecasts, as a part of the looks at the groups: they take long."""
 SIMPLE = ("s1", "s2", "old")
 CONNECT = "connect"
 TOPICS = ("t", "u", "v")
@@ -53,7 +62,7 @@ class Months(ConsumerHarness):
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
-        self.sweeps = 0
+        self.sweeps = self.looks = 0
         self.expired_at_sweep: dict[Place, int] = {}
         """Number of sweeps when an offset was first seen to be expired."""
         super().__init__(
@@ -74,10 +83,18 @@ class Months(ConsumerHarness):
         """Set the retention of offsets, from the next start on."""
         self.settings = Settings({**self.given, "offsets.retention.minutes": str(minutes)})
 
+    def configure(self, group_id: str, retention_ms: int | None) -> None:
+        """Set a group's own retention, or None."""
+        if retention_ms is None:
+            self.oracle.own_retention_ms.pop(group_id, None)
+        else:
+            self.oracle.own_retention_ms[group_id] = retention_ms
+        self.configure_retention(group_id, retention_ms)
+
     def reload(self) -> None:
         """Crash, reload, and check the state."""
-        super().reload()
         self.oracle.retention_ms = self.settings["offsets.retention.minutes"] * MINUTE
+        super().reload()
         self.expired_at_sweep.clear()
         self.look()
 
@@ -133,6 +150,26 @@ class Months(ConsumerHarness):
             for topic, partition, _ in self.shard.offsets.offsets_of(GroupId(group_id))
         }
         assert held == set(self.oracle.offsets)
+        self.looks += 1
+        if self.looks % FORECAST_EVERY == 0:
+            self._compare_forecasts(seen)
+
+    def _compare_forecasts(self, seen: dict[str, SeenGroup]) -> None:
+        listed = {
+            forecast.group.group_id: forecast for forecast in self.shard.forecasts() if forecast is not None
+        }
+        for group_id, group in seen.items():
+            expiries = forecast_of(self.shard, group_id, self.now)
+            for place, at in expiries.items():
+                assert (at <= self.now) == self.oracle.is_expired(place, self.now), (place, at, self.oracle)
+            if group.is_empty and expiries:
+                forecast = listed.pop(GroupId(group_id))
+                assert forecast.offset_count == len(expiries)
+                assert (forecast.first_at, forecast.last_at) == (
+                    min(expiries.values()),
+                    max(expiries.values()),
+                )
+        assert not listed
 
     def _reads_of_classic_group(self, group_id: GroupId) -> frozenset[str] | None:
         reads: set[str] = set()
@@ -178,6 +215,7 @@ class Life:
     def run(self) -> None:
         """Run until enough has happened, and then check once more which offsets must be removed."""
         actions = [
+            self.configure,
             *(self.wait,) * 6,
             *(self.commit_simple, self.commit_member, self.come, self.connect) * 3,
             *(
@@ -218,6 +256,11 @@ class Life:
         if group_id == "old":
             more["retention_ms"] = self.random.choice((0, 5 * MINUTE, 30 * DAY, 2**62))
         self.h.commit(group_id, self.random.choice(TOPICS), self.random.randrange(3), **more)
+
+    def configure(self) -> None:
+        """Give a group a retention of its own, or take it away."""
+        retention_ms = self.random.choice((None, -1, 1, 5 * MINUTE, 2 * DAY, 2**63 - 1))
+        self.h.configure(self.random.choice((*SIMPLE, G, CONNECT)), retention_ms)
 
     def commit_without_members(self) -> None:
         """Commit as a tool to a group that may have members, which then refuses it."""

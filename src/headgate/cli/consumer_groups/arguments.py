@@ -29,6 +29,8 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>\d{1,18})(?:\.(?P<fraction>\d{1,9}))?S)?)?",
     re.IGNORECASE,
 )
+_SPAN = re.compile(r"(?P<count>\d{1,12})(?P<unit>[smhd])", re.IGNORECASE)
+_MS_OF_UNIT = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
@@ -71,6 +73,17 @@ def parse_duration(text: str) -> int:
         raise UsageProblem(f"--by-duration {text}: a duration is expected, as P7D, PT12H or P1DT2H3M4S")
     whole = sum(int(found[name] or 0) * factor for name, factor in _MS.items())
     return whole + int((found["fraction"] or "0").ljust(3, "0")[:3])
+
+
+def parse_span(option: str, text: str) -> int:
+    """Return a duration in ms: `24h`, `90m`, `7d`, or ISO 8601. Raises `UsageProblem`."""
+    found = _SPAN.fullmatch(text)
+    if found is not None:
+        return int(found["count"]) * _MS_OF_UNIT[found["unit"].lower()]
+    try:
+        return parse_duration(text)
+    except UsageProblem:
+        raise UsageProblem(f"{option} {text}: a duration is expected, as 24h, 7d or P1DT2H") from None
 
 
 def target_of(options: Options) -> Target:

@@ -57,6 +57,14 @@ class Actions:
             help="Show a group's offsets as of a time: 2026-11-21T08:30:00.",
         ),
     ] = None
+    expiring_within: Annotated[
+        str | None,
+        _action(
+            "--expiring-within",
+            metavar="24h",
+            help="List groups without members whose offsets expire within this time: 24h, 7d, P1DT2H.",
+        ),
+    ] = None
     undo: Annotated[
         bool,
         _action(

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headgate.admin import Admin, GroupDescription, GroupListing, MemberDescription, Position, TopicPartition
+from headgate.admin import (
+    Admin,
+    GroupDescription,
+    GroupExpiry,
+    GroupListing,
+    MemberDescription,
+    Position,
+    TopicPartition,
+)
+from headgate.admin.errors import moment
+from headgate.cli.consumer_groups.expiring import expiry_of, remarks_on_expiry
 from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
 from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.domain.ids import Millis
 
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")
 TYPES = ("Classic", "Consumer")
@@ -71,6 +82,7 @@ _OFFSETS = (
     "host",
     "client_id",
     "paused",
+    "expires",
 )
 _OFFSETS_VERBOSE = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:], "metadata")
 _MEMBERS = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partition_count")
@@ -93,21 +105,27 @@ def describe_groups(admin: Admin, options: Options) -> int:
     found = [group for group in described.values() if group is not None]
     missing = [group_id for group_id, group in described.items() if group is None]
     columns, document = _columns(options), []
-    reports: list[tuple[GroupDescription, list[Row], list[Position]]] = []
+    reports: list[tuple[GroupDescription, list[Row], list[str]]] = []
     for group in found:
         positions = _positions(admin, group, options)
-        rows = _rows(group, positions, options)
-        reports.append((group, rows, positions))
+        expiry = expiry_of(admin, group) if _shows_offsets(options) else None
+        rows = _rows(group, positions, expiry, options)
+        remarks = [
+            *remarks_on(group, has_rows=bool(rows)),
+            *remarks_on_expiry(group, expiry),
+            *remarks_on_pauses(group, positions),
+        ]
+        reports.append((group, rows, remarks))
         document.append(_as_json(group, rows, options))
     if options.output == "json":
         print_json({"groups": document})
     elif options.output == "csv":
         print_csv((row for _, rows, _ in reports for row in rows), columns)
     else:
-        for number, (group, rows, positions) in enumerate(reports):
+        for number, (_, rows, remarks) in enumerate(reports):
             if number:
                 print()
-            for remark in (*remarks_on(group, has_rows=bool(rows)), *remarks_on_pauses(group, positions)):
+            for remark in remarks:
                 say(remark)
             if rows:
                 print_table(rows, _without_empty(rows, columns))
@@ -125,29 +143,36 @@ def _columns(options: Options) -> Columns:
 
 
 def _without_empty(rows: Sequence[Row], columns: Columns) -> Columns:
-    """Omit the columns for instance ids, upgrades and pauses if there are none."""
+    """Omit the columns for instance ids, upgrades, pauses and expiry if there are none."""
     empty = {
         "group_instance_id": not any(row.get("group_instance_id") for row in rows),
         "upgraded": not any(row.get("upgraded") is False for row in rows),
         "paused": not any(row.get("paused") for row in rows),
+        "expires": not any(row.get("expires") for row in rows),
     }
     return [column for column in columns if not empty.get(column)]
 
 
 def _positions(admin: Admin, group: GroupDescription, options: Options) -> list[Position]:
-    is_asked = not options.members and options.state is None
-    return admin.positions_of(group.group_id, group) if is_asked else []
+    return admin.positions_of(group.group_id, group) if _shows_offsets(options) else []
 
 
-def _rows(group: GroupDescription, positions: Iterable[Position], options: Options) -> list[Row]:
+def _shows_offsets(options: Options) -> bool:
+    return not options.members and options.state is None
+
+
+def _rows(
+    group: GroupDescription, positions: Iterable[Position], expiry: GroupExpiry | None, options: Options
+) -> list[Row]:
     if options.members:
         return [_member_row(group, member) for member in group.members]
     if options.state is not None:
         return [_state_row(group)]
-    return [_position_row(group, position) for position in positions]
+    expiries = {} if expiry is None else expiry.offsets
+    return [_position_row(group, position, expiries.get(position.partition)) for position in positions]
 
 
-def _position_row(group: GroupDescription, position: Position) -> Row:
+def _position_row(group: GroupDescription, position: Position, expires_at: Millis | None) -> Row:
     committed, member = position.committed, position.member
     return {
         "group": group.group_id,
@@ -162,6 +187,7 @@ def _position_row(group: GroupDescription, position: Position) -> Row:
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
         "paused": str(position.paused.state) if position.paused else None,
+        "expires": None if expires_at is None else moment(expires_at),
     }
 
 

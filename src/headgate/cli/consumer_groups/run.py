@@ -7,6 +7,7 @@ from collections.abc import Callable
 from headgate.admin import Admin, ClientError
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
+from headgate.cli.consumer_groups.expiring import list_expiring
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import list_paused, pause, resume
@@ -23,6 +24,7 @@ _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "delete": delete_groups,
     "history": list_history,
     "offsets_as_of": offsets_as_of,
+    "expiring_within": list_expiring,
     "undo": undo,
     "pause": pause,
     "resume": resume,

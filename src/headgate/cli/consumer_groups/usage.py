@@ -51,6 +51,7 @@ ACTIONS = {
         may_have=("since", "until", "limit"), one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)
     ),
     "offsets_as_of": Usage(one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)),
+    "expiring_within": Usage(),
     "undo": Usage(
         may_have=("redo",), one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)
     ),

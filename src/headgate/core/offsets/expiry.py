@@ -63,12 +63,15 @@ def expires_at(
 ) -> Millis | None:
     """Return when an offset of a topic without a subscribed member expires if nothing changes; None: never.
 
-    The next sweep after that time removes it.
+    The next sweep after that time removes it. With a negative retention, only offsets with an expiry time of
+    their own expire.
     """
     if clock.aging is Aging.HELD:
         return None
     if expire_timestamp != NO_EXPIRY:
         return expire_timestamp
+    if retention_ms < 0:
+        return None
     since = clock.since if clock.aging is Aging.SINCE_STATE else commit_timestamp
     return Millis(since + retention_ms)
 

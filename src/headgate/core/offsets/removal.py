@@ -18,6 +18,7 @@ from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import Change, OffsetTombstone, Record
+from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
 
@@ -152,7 +153,7 @@ class GroupWalk:
 class Retention:
     """The check which offsets of one group are expired now."""
 
-    __slots__ = ("_clock", "_is_subscribed", "_now", "_retention_ms")
+    __slots__ = ("_clock", "_is_subscribed", "_now", "_retention_ms", "expired", "expired_by_own_time")
 
     def __init__(
         self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], now: Millis, retention_ms: int
@@ -161,6 +162,10 @@ class Retention:
         self._is_subscribed = is_subscribed
         self._now = now
         self._retention_ms = retention_ms
+        self.expired = 0
+        """Number of offsets removed because of the group's retention."""
+        self.expired_by_own_time = 0
+        """Number of offsets removed because of an expiry time of their own."""
 
     def expire(self, walk: GroupWalk, room: Slice) -> None:
         """Continue the walk and remove expired offsets, while there is room."""
@@ -178,6 +183,10 @@ class Retention:
                     walk.stays = True
                 else:
                     room.add(OffsetTombstone(walk.group_id, topic, partition))
+                    if stored.expire_timestamp == NO_EXPIRY:
+                        self.expired += 1
+                    else:
+                        self.expired_by_own_time += 1
             if room.is_full():
                 walk.was_cut = True
                 return

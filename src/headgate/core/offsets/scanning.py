@@ -6,9 +6,10 @@ so no row that existed at the start is missed, though a row may be seen twice.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.key_names import KeyNames
@@ -20,6 +21,7 @@ from headgate.records.model import NO_EXPIRY
 
 ROWS_A_STRETCH: Final = 1 << 14
 """A stretch takes some tenths of a millisecond."""
+_LATEST: Final = (1 << 63) - 1
 
 
 class GroupsToSweep:
@@ -66,6 +68,81 @@ class GroupsToSweep:
         """Return the group numbers, after the last row; `OffsetTable.group_ids_of` returns the ids."""
         is_known = self._rows.known_groups()[: len(self._has_any)]
         return np.flatnonzero(self._has_old | (~self._has_any & is_known))
+
+
+class GroupAge(NamedTuple):
+    """The commits of one group: times in ms. `aging_count` offsets have no expiry time of their own."""
+
+    offset_count: int
+    aging_count: int
+    oldest: int
+    """The oldest and the newest commit without an expiry time of its own."""
+    newest: int
+    first_expiry: int
+    """The first and the last expiry time of those that have one."""
+    last_expiry: int
+
+
+class OffsetAges:
+    """Finds for all groups how old their commits are. Groups that were added during the scan are missing."""
+
+    __slots__ = ("_aside", "_below", "_counts", "_firsts", "_lasts", "_own", "_rows")
+
+    def __init__(self, rows: Rows, aside: dict[int, tuple[str, Millis]]) -> None:
+        self._rows = rows
+        self._aside = aside
+        self._below = len(rows.keys)
+        count = len(rows.heads)
+        self._counts = np.zeros(count, np.int64)
+        self._firsts = np.full(count, _LATEST, np.int64)
+        self._lasts = np.full(count, -1, np.int64)
+        self._own: dict[int, list[int]] = {}
+        """Expiry times of the offsets that have one, by group."""
+
+    def step(self) -> bool:
+        """Scan some rows; return whether there are more."""
+        rows, end = self._rows, min(self._below, len(self._rows.keys))
+        self._below = first = max(end - ROWS_A_STRETCH, 0)
+        keys = np.frombuffer(rows.keys, np.uint64)[first:end]
+        counts = np.frombuffer(rows.nexts, np.int32)[first:end] >= NONE
+        counts &= groups_of(keys) < len(self._counts)
+        keys, timestamps = keys[counts], np.frombuffer(rows.timestamps, np.int64)[first:end][counts]
+        if self._aside:
+            is_aging = self._without_own(keys)
+            keys, timestamps = keys[is_aging], timestamps[is_aging]
+        groups = groups_of(keys)
+        self._counts += np.bincount(groups, minlength=len(self._counts))
+        np.minimum.at(self._firsts, groups, timestamps)
+        np.maximum.at(self._lasts, groups, timestamps)
+        return first > 0
+
+    def _without_own(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Keep the expiry times of these keys that have one; return which have none."""
+        is_aging = np.ones(len(keys), np.bool_)
+        aside = self._aside
+        for place, key in enumerate(keys.tolist()):
+            known = aside.get(key)
+            if known is not None and known[1] != NO_EXPIRY:
+                is_aging[place] = False
+                self._own.setdefault(key >> GROUP_SHIFT, []).append(known[1])
+        return is_aging
+
+    def of(self, group: int) -> GroupAge | None:
+        """Return the age of the group with this number, after the last step; None if it had no offsets."""
+        if group >= len(self._counts):
+            return None
+        own = self._own.get(group, ())
+        aging_count = int(self._counts[group])
+        if not aging_count and not own:
+            return None
+        return GroupAge(
+            aging_count + len(own),
+            aging_count,
+            int(self._firsts[group]),
+            int(self._lasts[group]),
+            min(own, default=_LATEST),
+            max(own, default=-1),
+        )
 
 
 class OffsetsOfTopic:

@@ -7,7 +7,7 @@ end or are closed, the names of the table keep their numbers (`headgate.core.off
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ TopicOffsets = tuple[Int64s, Int64s, Int64s, list[str]] | list[tuple[int, Stored
 """One topic: partitions, offsets, leader epochs and metadata (empty if there is none), or single offsets."""
 
 TOPICS_A_STEP = 64
-_NOTHING_ASIDE = "", NO_EXPIRY
+NOTHING_ASIDE = "", NO_EXPIRY
 
 
 class GroupSnapshot(NamedTuple):
@@ -42,11 +42,8 @@ class GroupSnapshot(NamedTuple):
 
     def by_topic(self, name_of: NameOf) -> Generator[None, None, list[tuple[TopicName, TopicOffsets]]]:
         """Return each topic with its offsets by partition, in steps; topics in no order."""
-        numbers = topics_of(self.keys)
-        starts = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])[: len(numbers)])
-        ends = np.append(starts[1:], len(numbers))[: len(starts)]
         places: dict[TopicName, list[tuple[int, int, int]]] = {}
-        for number, start, end in zip(numbers[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
+        for number, start, end in _stretches(topics_of(self.keys)):
             name, high = name_of(number)
             places.setdefault(name, []).append((high, start, end))
             if not len(places) % TOPICS_A_STEP:
@@ -62,9 +59,9 @@ class GroupSnapshot(NamedTuple):
         """Return the offsets at these positions, all of one topic."""
         first = parts[0]
         at: Any = slice(first[1], first[2])
-        partitions = self._partitions(*first)
+        partitions = _partitions(self.keys, *first)
         if len(parts) > 1:
-            partitions = np.concatenate([self._partitions(*part) for part in parts])
+            partitions = np.concatenate([_partitions(self.keys, *part) for part in parts])
             at = np.concatenate([np.arange(start, end) for _, start, end in parts])
         keys, offsets, epochs = self.keys[at], self.offsets[at], self.leader_epochs[at]
         if len(partitions) >= NARROWEST_WIDE:
@@ -79,14 +76,52 @@ class GroupSnapshot(NamedTuple):
         )
         aside = self.aside
         return [
-            (partition, _stored(offset, epoch, timestamp, *aside.get(key, _NOTHING_ASIDE)))
+            (partition, _stored(offset, epoch, timestamp, *aside.get(key, NOTHING_ASIDE)))
             for partition, key, offset, epoch, timestamp in columns
         ]
 
-    def _partitions(self, high: int, start: int, end: int) -> Int64s:
-        low = (self.keys[start:end] & np.uint64(PARTITION_MASK)).astype(np.int64)
-        partitions: Int64s = low | high << PARTITION_BITS
-        return partitions
+
+class TopicAges(NamedTuple):
+    """The offsets of one topic: partitions, commit timestamps, and expiry times of their own (-1: none)."""
+
+    topic: TopicName
+    partitions: Int64s
+    timestamps: Int64s
+    own_expiries: Int64s
+
+
+class AgesSnapshot(NamedTuple):
+    """The ages of the offsets of one group: columns of one length, ascending keys."""
+
+    keys: NDArray[np.uint64]
+    timestamps: Int64s
+    own_expiries: Int64s
+
+    def by_topic(self, name_of: NameOf) -> Generator[None, None, list[TopicAges]]:
+        """Return the ages of each topic's offsets, in steps; a topic may occur more than once."""
+        found: list[TopicAges] = []
+        for number, start, end in _stretches(topics_of(self.keys)):
+            name, high = name_of(number)
+            partitions = _partitions(self.keys, high, start, end)
+            found.append(
+                TopicAges(name, partitions, self.timestamps[start:end], self.own_expiries[start:end])
+            )
+            if not len(found) % TOPICS_A_STEP:
+                yield
+        return found
+
+
+def _stretches(numbers: Int64s) -> Iterator[tuple[int, int, int]]:
+    """Return the distinct numbers, each with the start and end of its stretch; they are ascending."""
+    starts = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])[: len(numbers)])
+    ends = np.append(starts[1:], len(numbers))[: len(starts)]
+    return zip(numbers[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
+
+
+def _partitions(keys: NDArray[np.uint64], high: int, start: int, end: int) -> Int64s:
+    low = (keys[start:end] & np.uint64(PARTITION_MASK)).astype(np.int64)
+    partitions: Int64s = low | high << PARTITION_BITS
+    return partitions
 
 
 def texts_of(keys: list[int], aside: Aside) -> list[str]:
@@ -94,7 +129,7 @@ def texts_of(keys: list[int], aside: Aside) -> list[str]:
     if not aside or aside.keys().isdisjoint(keys):
         return []
     get = aside.get
-    return [get(key, _NOTHING_ASIDE)[0] for key in keys]
+    return [get(key, NOTHING_ASIDE)[0] for key in keys]
 
 
 def _stored(offset: int, epoch: int, timestamp: int, metadata: str, expiry: Millis) -> StoredOffset:

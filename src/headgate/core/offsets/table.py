@@ -23,12 +23,19 @@ from headgate.core.offsets.held import held, held_from_now
 from headgate.core.offsets.keys import PARTITION_BITS, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Version
-from headgate.core.offsets.scanning import GroupsToSweep, OffsetsOfTopic
-from headgate.core.offsets.snapshot import GroupSnapshot, TopicOffsets
+from headgate.core.offsets.scanning import GroupsToSweep, OffsetAges, OffsetsOfTopic
+from headgate.core.offsets.snapshot import (
+    NOTHING_ASIDE,
+    AgesSnapshot,
+    GroupSnapshot,
+    TopicAges,
+    TopicOffsets,
+)
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.offsets.values import OffsetValues
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s
+from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_rows import OffsetRows
 
 _ROWS_LEFT_BEHIND = 1024
@@ -148,6 +155,16 @@ class OffsetTable(OffsetValues):
         )
         return held_from_now(self, snapshot.by_topic(self._names.topic_of))
 
+    def ages_by_topic(self, group_id: GroupId) -> Generator[None, None, list[TopicAges]]:
+        """Return the age of all offsets of a group as of now, in steps, as `all_by_topic` does."""
+        group = self._names.groups.find(group_id.encode())
+        rows = self._rows.all_of_group(group) if group is not None else np.zeros(0, np.int64)
+        keys, _, _, timestamps = self._rows.columns_of(rows)
+        own = np.full(len(keys), NO_EXPIRY, np.int64)
+        if self._aside:
+            own[:] = [self._aside.get(key, NOTHING_ASIDE)[1] for key in keys.tolist()]
+        return held_from_now(self, AgesSnapshot(keys, timestamps, own).by_topic(self._names.topic_of))
+
     def walk(self, group_id: GroupId) -> Generator[tuple[TopicName, int, StoredOffset] | None, None, None]:
         """Yield the offsets of a group one by one, and None for each removed row; the table may change.
 
@@ -203,6 +220,14 @@ class OffsetTable(OffsetValues):
     def groups_to_sweep(self, committed_by: Millis) -> GroupsToSweep:
         """Search in steps for the groups with offsets that may have expired."""
         return GroupsToSweep(self._rows, self._aside, committed_by)
+
+    def ages_of_groups(self) -> OffsetAges:
+        """Search in steps for the oldest and the newest commit of every group. Hold the table meanwhile."""
+        return OffsetAges(self._rows, self._aside)
+
+    def number_of(self, group_id: GroupId) -> int | None:
+        """Return the number of a group, for `OffsetAges`; None if it never committed."""
+        return self._names.groups.find(group_id.encode())
 
     def group_ids_of(self, groups: Int64s) -> list[GroupId]:
         """Return the groups with these numbers, without groups that are unknown and have no offsets.

@@ -13,6 +13,8 @@ EXTENSIONS: dict[int, ApiInfo] = {
     20002: ApiInfo("ResumePartitions", "resume_partitions", 0, 1, 1),
     20003: ApiInfo("ListPausedPartitions", "list_paused_partitions", 0, 1, 1),
     20004: ApiInfo("DescribeOffsetHistory", "describe_offset_history", 0, 0, 0),
+    20005: ApiInfo("DescribeOffsetExpiry", "describe_offset_expiry", 0, 0, 0),
+    20006: ApiInfo("ListExpiringGroups", "list_expiring_groups", 0, 0, 0),
 }
 
 ALL_APIS: dict[int, ApiInfo] = {**APIS, **EXTENSIONS}
