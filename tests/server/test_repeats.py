@@ -508,7 +508,7 @@ def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
     [
         ("MOST_REPEATS", 8),
         ("MOST_SEEN", 8),
-        ("MOST_BYTES", 8 * 2000),
+        ("MOST_BYTES", 8 * 1400),
     ],
 )
 def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:

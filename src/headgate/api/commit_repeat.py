@@ -7,8 +7,8 @@ every time. Every topic must still be the same one, whether the request has its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from headgate.api import conditional_commit
 from headgate.api.commit_messages import PreparedCommit, command_of, fill_in, sort_out
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES = 64
 """Maximum size of a record without the names."""
-_KEPT_BYTES: Final = 1500
-_TOPIC_KEPT_BYTES: Final = 250
-_KEPT_ONE_BY_ONE_BYTES: Final = 700
+_KEPT_BYTES: Final = 800
+_TOPIC_KEPT_BYTES: Final = 150
+_KEPT_ONE_BY_ONE_BYTES: Final = 500
 _KEPT_IN_COLUMNS_BYTES: Final = 165
 """Memory of a commit, and of each topic and partition, in bytes."""
+_SHARED_BYTES: Final = 256
+"""Maximum size of a response that is kept once for all equal ones."""
 
 
 def commit_repeat(node: Node, call: Call, request: OffsetCommitRequest) -> Repeat | None:
@@ -61,8 +63,16 @@ def commit_repeat(node: Node, call: Call, request: OffsetCommitRequest) -> Repea
         known = node.topics.by_name(name)
         if known is not None:
             topics.append(known)
-    prepared.written = response = WrittenResponse(response_body(8, version, prepared.sorted.response))
-    return CommitRepeat(node, _TakenCommit(version, request, command, topics, response))
+    prepared.written = response = _written(response_body(8, version, prepared.sorted.response))
+    return CommitRepeat(node, command, topics, response)
+
+
+_shared = lru_cache(1024)(WrittenResponse)
+
+
+def _written(body: bytes) -> WrittenResponse:
+    """Return a response: the same object for equal short ones, as those of many groups to one partition."""
+    return _shared(body) if len(body) <= _SHARED_BYTES else WrittenResponse(body)
 
 
 def _text_bytes(partitions: ToCommit) -> int:
@@ -72,25 +82,17 @@ def _text_bytes(partitions: ToCommit) -> int:
     return sum([len(one.metadata) for one in partitions])
 
 
-class _TakenCommit(NamedTuple):
-    """A commit that was accepted for all partitions: the request, the command and the response."""
-
-    version: int
-    request: OffsetCommitRequest
-    command: CommitOffsets
-    topics: Sequence[Topic]
-    response: WrittenResponse
-
-
 class CommitRepeat(GroupRepeat):
     """One repeated commit; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_shape", "_taken", "is_narrow", "response")
+    __slots__ = ("_shape", "is_narrow", "response")
 
     numbers: ClassVar[tuple[str, ...]] = ("committed_offset",)
 
-    def __init__(self, node: Node, taken: _TakenCommit) -> None:
-        command = taken.command
+    def __init__(
+        self, node: Node, command: CommitOffsets, topics: Sequence[Topic], response: WrittenResponse
+    ) -> None:
+        """`response` is that to the command without errors."""
         weight_bytes, kept_bytes = 0, _KEPT_BYTES
         for topic, partitions in command.topics:
             count = partition_count(partitions)
@@ -99,14 +101,12 @@ class CommitRepeat(GroupRepeat):
             is_wide = isinstance(partitions, OffsetColumns)
             kept_bytes += _TOPIC_KEPT_BYTES
             kept_bytes += count * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
-        super().__init__(node, command.group_id, taken.topics, weight_bytes)
+        super().__init__(node, command.group_id, topics, weight_bytes)
         self.kept_bytes = kept_bytes
-        self._taken = taken
         self._shape = shape_of(command)
         self.is_narrow = self._shape.records is not None
         """Whether it can share a batch with other commits of a turn; one in columns is a batch of its own."""
-        self.response = taken.response
-        """The response without errors."""
+        self.response = response
 
     @classmethod
     def serve_each(
@@ -140,19 +140,14 @@ class CommitRepeat(GroupRepeat):
         calls: RepeatedCalls,
         results: list[CommitResult] | ErrorCode,
     ) -> None:
-        if isinstance(results, ErrorCode):
-            for repeat, call in zip(repeats, calls, strict=True):
-                repeat._answer(node, call, results)
-        elif results.count(ACCEPTED) == len(results):  # the usual case
-            calls.answer_written([repeat.response for repeat in repeats])
-        else:
-            for repeat, call, result in zip(repeats, calls, results, strict=True):
-                repeat._answer(node, call, result)
-
-    def _answer(self, node: Node, call: Call, result: CommitResult | ErrorCode) -> None:
-        if result is ACCEPTED:
-            call.answer_frame(self.response.frame(call.correlation_id))
+        if not isinstance(results, ErrorCode) and results.count(ACCEPTED) == len(results):
+            calls.answer_written([repeat.response for repeat in repeats])  # the usual case
             return
-        sorted_commit = sort_out(node, self._taken.version, self._taken.request)
-        fill_in(sorted_commit.open_answers, result)
-        call.answer(sorted_commit.response)
+        for index, call in enumerate(calls):
+            result = results if isinstance(results, ErrorCode) else results[index]
+            if result is ACCEPTED:
+                call.answer_frame(repeats[index].response.frame(call.correlation_id))
+            else:
+                sorted_commit = sort_out(node, call.api_version, calls.request_at(index))
+                fill_in(sorted_commit.open_answers, result)
+                call.answer(sorted_commit.response)

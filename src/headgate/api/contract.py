@@ -114,6 +114,10 @@ class RepeatedCalls(Protocol):
         """Return the calls from `first` to `end` (exclusive)."""
         ...
 
+    def request_at(self, index: int) -> Any:
+        """Decode the request of the call at this index."""
+        ...
+
     def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Send each its encoded response; call it once, unless they are answered one by one."""
         ...

@@ -47,9 +47,9 @@ MOST_TOPICS = 500
 MOST_TOLD_AT_ONCE: Final = 2000
 """A response with more partitions than this is encoded in a thread if some have metadata."""
 LONG_RESPONSE_BYTES: Final = 1 << 16
-_KEPT_BYTES: Final = 1600
-_TOPIC_KEPT_BYTES: Final = 450
-_KEPT_ONE_BY_ONE_BYTES: Final = 345
+_KEPT_BYTES: Final = 1000
+_TOPIC_KEPT_BYTES: Final = 350
+_KEPT_ONE_BY_ONE_BYTES: Final = 300
 _KEPT_IN_COLUMNS_BYTES: Final = 185
 """Memory of a fetch, and of each topic and partition, in bytes."""
 

@@ -43,7 +43,7 @@ class GroupRepeat:
         """See `Repeat`."""
         self.group_id = group_id
         self.shard = node.coordinator.partition_of(group_id)
-        self._topics = list(topics)
+        self._topics = tuple(topics)
 
     def is_current(self, node: Node) -> bool:
         """Return whether no topic was deleted."""

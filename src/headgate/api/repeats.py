@@ -31,7 +31,7 @@ from headgate.wire.repeats import Numbers, RequestShape
 MOST_REPEATS = 1 << 16
 """Maximum number of requests in a generation."""
 MOST_BYTES = 96 << 20
-"""Approximate maximum of memory for a generation: about 40,000 commits of one partition. Dropped entries that
+"""Approximate maximum of memory for a generation: about 55,000 commits of one partition. Dropped entries that
 are not freed yet take at most as much as both generations.
 """
 KEPT_FRAMES: Final = 5

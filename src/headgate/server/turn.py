@@ -139,6 +139,11 @@ class CallsOfTurn:
         """Whether there is more than one call."""
         return len(self._calls) > 1
 
+    def request_at(self, index: int) -> Any:
+        """Decode the request of the call at this index."""
+        route = self._calls[index].route
+        return route.read(self._frames[index], route.body_at)
+
     def ask_each(self) -> None:
         """Decode and handle each request alone, like one that is not repeated."""
         _read_each(self._calls, self._frames)

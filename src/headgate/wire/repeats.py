@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,8 @@ _CORRELATION_ID_AT: Final = 4
 _CORRELATION_ID_END: Final = 8
 _NO_CORRELATION_ID = bytes(4)
 _correlation_id = struct.Struct(">i")
+_struct = lru_cache(1024)(struct.Struct)
+"""A struct is larger than the rest of a narrow `ResponseShape`, and most of these have the same layout."""
 _RESPONSE_HEAD_SIZE: Final = 8
 _LENGTH_SIZE: Final = 4
 _pack_response_head = struct.Struct(">ii").pack
@@ -56,7 +59,7 @@ class RequestShape:
         self._rest = bytearray()
         """The buffer from which numbers are extracted. It holds the rest of the last frame."""
         if len(places) <= MOST_NARROW:
-            self._unpack = struct.Struct(_format(size, ((_CORRELATION_ID_AT, 4), *places))).unpack
+            self._unpack = _struct(_format(size, ((_CORRELATION_ID_AT, 4), *places))).unpack
         else:
             self._rest = bytearray(size)
             (self._column,) = _columns(self._rest, places)
@@ -98,14 +101,15 @@ class ResponseShape:
     __slots__ = ("_body", "_columns", "_fields", "_pieces")
 
     def __init__(self, body: bytes, places: Sequence[Place]) -> None:
-        self._body = bytearray(body)
+        self._body: bytearray | None = None
         self._fields: struct.Struct | None = None
-        self._pieces: list[Any] = []
-        self._columns: list[_Column | _ScatteredColumn] = []
+        self._pieces: tuple[Any, ...] = ()
+        self._columns: Sequence[_Column | _ScatteredColumn] = ()
         if len(places) <= 2 * MOST_NARROW:
-            self._fields = struct.Struct(_format(len(body), places))
-            self._pieces = list(self._fields.unpack(body))
+            self._fields = _struct(_format(len(body), places))
+            self._pieces = self._fields.unpack(body)
         else:
+            self._body = bytearray(body)
             self._columns = _columns(self._body, places)
 
     @property
@@ -116,12 +120,13 @@ class ResponseShape:
     def narrow(self, numbers: Numbers) -> WrittenResponse:
         """Return the response with these numbers, at most twice `MOST_NARROW`."""
         assert self._fields is not None
-        pieces = self._pieces.copy()
+        pieces = [*self._pieces]
         pieces[1::2] = numbers
         return WrittenResponse(self._fields.pack(*pieces))
 
     def wide(self, *columns: Int64s) -> WrittenResponse:
         """Return the response with these numbers, one column for each size."""
+        assert self._body is not None
         for places, numbers in zip(self._columns, columns, strict=True):
             places.put(numbers)
         return WrittenResponse(bytes(self._body))

@@ -255,7 +255,7 @@ class RepeatedFetch:
         self.partition_count = sum(len(partitions) for _, partitions in asked.topics or ())
         self.rows: list[int] = []
         """The rows of the partitions in the offset table, valid for `rows_as_of`. The table sets both."""
-        self.wide_rows: list[WideRow] = []
+        self.wide_rows: Sequence[WideRow] = ()
         """The rows of a wide fetch: one item for each topic."""
         self.rows_as_of: Version | None = None
         self.found: FetchedNumbers | FetchedOffsets | None = None
