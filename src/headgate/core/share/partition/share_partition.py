@@ -1,0 +1,378 @@
+"""The share-partition: a partition's records as one share group delivers them (KIP-932).
+
+Rules:
+
+1. The window goes from the start offset (SPSO) to the end. The records below are complete, those from the end
+   on were never delivered. Each record inside has a state: available, acquired by one member until its lock
+   ends, acknowledged, archiving or archived.
+2. The delivery count rises when a record is acquired, and never falls. A record that was delivered as often
+   as the limit allows is archived instead of becoming available again (F8).
+3. An acknowledgement is all or nothing (F7). It returns what to persist; until `finish_write` nobody else
+   gets the records, and the start does not pass them. If the write fails the member has them as before (F17).
+4. When a lock ends, or a member leaves, nobody waits for an answer: the change is final at once, and is
+   persisted. If the node fails before that, the delivery is forgotten (R4.3).
+5. The start moves over complete records (acknowledged, archived) without a pending change (F11).
+
+Time is an argument, in ms of the steady clock. Every method is quick, whatever the size of the window;
+`expire` and `release` do a bounded part of their work in each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from headgate.core.share.partition.acknowledging import (
+    acknowledged,
+    settled,
+    state_batches,
+    state_without_member,
+    without_member,
+)
+from headgate.core.share.partition.acquiring import Lock, Taking, room_for
+from headgate.core.share.partition.loading import load_steps
+from headgate.core.share.partition.model import (
+    Acknowledged,
+    AcknowledgementBatch,
+    AcknowledgeType,
+    AcquiredRecords,
+    Acquisition,
+    DeliveryLimits,
+    DeliveryView,
+    FetchedRecords,
+    StateChange,
+)
+from headgate.core.share.partition.ranges import (
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    NOBODY,
+    PENDING,
+    Delivery,
+    Piece,
+    Ranges,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId, Millis
+from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches
+
+MOST_AT_ONCE: Final = 250
+"""About how many ranges `expire` and `release` change in one call."""
+MOST_ONE_BY_ONE: Final = 20
+"""If more ranges of a chunk change, the whole chunk is replaced."""
+MOST_CHUNKS: Final = 100
+"""Chunks of ranges that they look at in one call."""
+
+
+class Released(NamedTuple):
+    """A part of the release of a member's records."""
+
+    change: StateChange | None
+    next_offset: int | None
+    """Where the next call must continue; None after the last one."""
+
+
+class SharePartition:
+    """The deliveries of one partition to one group."""
+
+    def __init__(self, start_offset: int, limits: DeliveryLimits) -> None:
+        """A share-partition of which nothing was delivered from `start_offset` on."""
+        self.limits = limits
+        """May be replaced at any time."""
+        self._ranges = Ranges(start_offset)
+        self._numbers: dict[MemberId, int] = {}
+        self._members: dict[int, MemberId] = {}
+        self._last_number = NOBODY
+        self._writes: dict[int, list[tuple[int, int]]] = {}
+        """The pending writes, with the first and last offsets that each changes; no offset is in two."""
+        self._last_write = 0
+
+    def load(self, batches: StateBatches) -> Iterator[None]:
+        """Take over the persisted state, before anything else, in steps. Raises InvalidState."""
+        yield from load_steps(self._ranges, batches)
+        self._ranges.drop_complete()
+
+    @property
+    def start_offset(self) -> int:
+        """Return the share-partition start offset (SPSO)."""
+        return self._ranges.start
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset of the first record that was never delivered."""
+        return self._ranges.end
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Return how many records of the window are complete, pending ones included."""
+        return self._ranges.complete_records
+
+    @property
+    def range_count(self) -> int:
+        """Return the number of ranges that the window is made of."""
+        return len(self._ranges)
+
+    def next_offset(self) -> int:
+        """Return the offset at which to read the log for the next acquisition: the first available record."""
+        piece = self._ranges.find(AVAILABLE, self._ranges.start, self._ranges.end)
+        return self._ranges.end if piece is None else piece.first
+
+    def can_acquire(self) -> bool:
+        """Return whether a fetch could acquire records, if the log has some."""
+        return self._ranges.available > 0 or self._ranges.end - self._ranges.start < self.limits.records
+
+    def acquire(self, wish: Acquisition, now: Millis) -> list[AcquiredRecords]:
+        """Acquire records for a member, and lock them until now plus the lock duration.
+
+        Returns the acquired ranges in order. If there are none although the log returned records, compare
+        `next_offset` with what it was: aborted and compacted records are skipped.
+        """
+        if wish.max_records <= 0 or room_for(wish, self._ranges, self.limits).records <= 0:
+            return []
+        self._skip_hole(wish.fetched)
+        lock = Lock(self._number_of(wish.member_id), now + self.limits.lock_duration_ms)
+        taking = Taking(wish, self._ranges, self.limits, lock)
+        taking.run()
+        kept = taking.taken
+        if wish.fetched.aborted and kept:
+            kept = self._without_aborted(kept, wish.fetched.aborted)
+        self._ranges.drop_complete()
+        return [AcquiredRecords(piece.first, piece.last, piece.delivery.delivery_count) for piece in kept]
+
+    def _number_of(self, member_id: MemberId) -> int:
+        number = self._numbers.get(member_id)
+        if number is None:
+            number = self._last_number = self._last_number + 1
+            self._numbers[member_id] = number
+            self._members[number] = member_id
+        return number
+
+    def _skip_hole(self, fetched: FetchedRecords) -> None:
+        """Archive what the log no longer has before the first batch it returned (F14)."""
+        first, end = fetched.fetch_offset, fetched.first_offset
+        while (piece := self._ranges.find(AVAILABLE, first, end - 1)) is not None:
+            self._archive(piece)
+            first = piece.last + 1
+        if self._ranges.end < end:
+            self._ranges.extend(end - 1, Delivery(ARCHIVED))
+
+    def _archive(self, piece: Piece) -> None:
+        self._ranges.put((Piece(piece.first, piece.last, without_member(piece.delivery, ARCHIVED)),))
+
+    def _without_aborted(self, taken: list[Piece], aborted: Sequence[tuple[int, int]]) -> list[Piece]:
+        """Archive the records of aborted transactions (F16), and return the other ones."""
+        for first, last in aborted:
+            kept: list[Piece] = []
+            for piece in taken:
+                if piece.last < first or last < piece.first:
+                    kept.append(piece)
+                    continue
+                self._archive(Piece(max(first, piece.first), min(last, piece.last), piece.delivery))
+                if piece.first < first:
+                    kept.append(piece._replace(last=first - 1))
+                if last < piece.last:
+                    kept.append(piece._replace(first=last + 1))
+            taken = kept
+        return taken
+
+    def acknowledge(
+        self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], now: Millis
+    ) -> Acknowledged:
+        """Acknowledge records that the member has acquired; all batches or, with an error, none.
+
+        `batches` passed `checks.check_batches`. Offsets below the start are ignored. INVALID_RECORD_STATE: a
+        record is not acquired by this member. INVALID_REQUEST: a batch goes beyond the end of the window.
+        Persist the change, and call `finish_write`.
+        """
+        owner = self._numbers.get(member_id, NOBODY)
+        renewed_until = now + self.limits.lock_duration_ms
+        new: list[list[Piece]] = []
+        changed_up_to = -1
+        for batch in batches:
+            if batch.last_offset < self._ranges.start:
+                continue
+            pieces = self._acquired(batch, owner)
+            if isinstance(pieces, ErrorCode):
+                return Acknowledged(pieces)
+            if pieces[0].first <= changed_up_to:
+                return Acknowledged(ErrorCode.INVALID_RECORD_STATE)
+            new.append(acknowledged(pieces, batch, self.limits, renewed_until))
+            if batch.types[-1] != AcknowledgeType.RENEW:
+                changed_up_to = batch.last_offset
+        return Acknowledged(ErrorCode.NONE, self._pending(new))
+
+    def _acquired(self, batch: AcknowledgementBatch, owner: int) -> list[Piece] | ErrorCode:
+        """Return the ranges of a batch from the start offset on, if the member has acquired all of them."""
+        ranges = self._ranges
+        if ranges.start == ranges.end:
+            return ErrorCode.INVALID_RECORD_STATE
+        if batch.last_offset >= ranges.end:
+            return ErrorCode.INVALID_REQUEST
+        pieces = list(ranges.pieces(max(batch.first_offset, ranges.start), batch.last_offset))
+        for piece in pieces:
+            if piece.delivery.state != ACQUIRED or piece.delivery.owner != owner:
+                return ErrorCode.INVALID_RECORD_STATE
+        return pieces
+
+    def _pending(self, new: list[list[Piece]]) -> StateChange | None:
+        """Apply an acknowledgement, and return the write it waits for, if it changes more than locks."""
+        for pieces in new:
+            self._ranges.put(pieces)
+        batches = state_batches(piece for pieces in new for piece in pieces if piece.delivery.state & PENDING)
+        if not batches:
+            return None
+        self._last_write += 1
+        self._writes[self._last_write] = _spans(batches)
+        return self._change(batches, self._last_write)
+
+    def _change(self, batches: Sequence[StateBatch], write: int = 0) -> StateChange:
+        return StateChange(
+            write=write,
+            start_offset=self._ranges.start,
+            delivery_complete_count=self._ranges.complete_records,
+            batches=batches,
+        )
+
+    def finish_write(self, write: int, *, is_durable: bool) -> None:
+        """Make a pending change final, or undo it: the member then has the records until its lock ends."""
+        known: dict[Delivery, Delivery] = {}
+        for first, last in self._writes.pop(write):
+            pieces: list[Piece] = []
+            for piece in self._ranges.pieces(first, last):
+                delivery = known.get(piece.delivery)
+                if delivery is None:
+                    delivery = known[piece.delivery] = settled(piece.delivery, is_durable=is_durable)
+                pieces.append(Piece(piece.first, piece.last, delivery))
+            self._ranges.put(pieces)
+        self._ranges.drop_complete()
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to call `expire`: no lock ends before. None if nothing is acquired."""
+        deadline = self._ranges.next_deadline()
+        return None if deadline is None else Millis(deadline)
+
+    def expire(self, now: Millis) -> StateChange | None:
+        """Take back some of the records whose lock ended. Call it again while `next_deadline` has passed."""
+
+        def lost(piece: Piece) -> bool:
+            return piece.delivery.state == ACQUIRED and piece.delivery.deadline <= now
+
+        ranges = self._ranges
+        taken_back: list[Piece] = []
+        index = ranges.first_expired(now, 0)
+        for _ in range(MOST_CHUNKS):
+            if index is None or len(taken_back) >= MOST_AT_ONCE:
+                break
+            if ranges.measure_deadline(index) <= now:
+                taken_back += self._take_back(index, lost)
+            index = ranges.first_expired(now, index)
+        return self._final(taken_back)
+
+    def release(self, member_id: MemberId, from_offset: int = 0) -> Released:
+        """Take back some of the records of a member that left, from an offset on; the count stays (F12)."""
+        owner = self._numbers.get(member_id)
+        if owner is None:
+            return Released(None, None)
+
+        def lost(piece: Piece) -> bool:
+            return piece.delivery.state == ACQUIRED and piece.delivery.owner == owner
+
+        taken_back: list[Piece] = []
+        next_offset = self._ranges.next_from(from_offset)
+        for _ in range(MOST_CHUNKS):
+            if len(taken_back) >= MOST_AT_ONCE or next_offset is None:
+                break
+            index = self._ranges.chunk_from(next_offset)
+            chunk_last = self._ranges.chunk_last(index)
+            if self._ranges.has_owner(index, owner):
+                taken_back += self._take_back(index, lost)
+            next_offset = self._ranges.next_from(chunk_last + 1)
+        if next_offset is None:
+            del self._numbers[member_id], self._members[owner]
+        return Released(self._final(taken_back), next_offset)
+
+    def _take_back(self, index: int, lost: Callable[[Piece], bool]) -> list[Piece]:
+        """Make the ranges of a chunk for which `lost` is true available, or archive them; return those."""
+        changed: list[Piece] = []
+        pieces = self._ranges.chunk_pieces(index)
+        for i, piece in enumerate(pieces):
+            if lost(piece):
+                state = state_without_member(piece.delivery, self.limits)
+                pieces[i] = Piece(piece.first, piece.last, without_member(piece.delivery, state))
+                changed.append(pieces[i])
+        if len(changed) > MOST_ONE_BY_ONE:
+            self._ranges.put(pieces)
+        else:
+            for piece in changed:
+                self._ranges.put((piece,))
+        return changed
+
+    def _final(self, changed: list[Piece]) -> StateChange | None:
+        if not changed:
+            return None
+        change = self._change(state_batches(changed))
+        self._ranges.drop_complete()
+        return change
+
+    def log_start_moved(self, offset: int) -> None:
+        """Forget the records below the log start offset; the next change persists the start (F13)."""
+        if offset > self._ranges.start:
+            self._ranges.trim(offset)
+            self._ranges.drop_complete()
+
+    def dead_letter(self, from_offset: int) -> DeliveryView | None:
+        """Return the first range from an offset on that must be copied before it is archived (KIP-1191)."""
+        piece = self._ranges.find(ARCHIVING, from_offset, self._ranges.end)
+        return None if piece is None else self._view(piece)
+
+    def dead_letter_copied(self, first_offset: int, last_offset: int) -> StateChange | None:
+        """Archive those of these records that were waiting to be copied."""
+        archived = [
+            piece._replace(delivery=without_member(piece.delivery, ARCHIVED))
+            for piece in self._ranges.pieces(first_offset, last_offset)
+            if piece.delivery.state == ARCHIVING
+        ]
+        for run in _runs(archived):
+            self._ranges.put(run)
+        return self._final(archived)
+
+    def deliveries(self, first_offset: int, last_offset: int) -> Iterator[DeliveryView]:
+        """Yield what is known of these offsets, as ranges; nothing may change meanwhile."""
+        return map(self._view, self._ranges.pieces(first_offset, last_offset))
+
+    def _view(self, piece: Piece) -> DeliveryView:
+        delivery = piece.delivery
+        has_owner = delivery.owner != NOBODY
+        return DeliveryView(
+            piece.first,
+            piece.last,
+            DeliveryState(delivery.state & ~PENDING),
+            delivery.delivery_count,
+            self._members.get(delivery.owner) if has_owner else None,
+            Millis(delivery.deadline) if has_owner else None,
+            bool(delivery.state & PENDING),
+        )
+
+
+def _spans(batches: Sequence[StateBatch]) -> list[tuple[int, int]]:
+    """Return the offsets of the batches, as few first and last ones as possible."""
+    spans: list[tuple[int, int]] = []
+    for batch in batches:
+        if spans and spans[-1][1] + 1 == batch.first_offset:
+            spans[-1] = (spans[-1][0], batch.last_offset)
+        else:
+            spans.append((batch.first_offset, batch.last_offset))
+    return spans
+
+
+def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Yield the pieces in runs without holes between them."""
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and run[-1].last + 1 != piece.first:
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run

@@ -1,0 +1,73 @@
+"""A large window: what a range costs in memory, and that no call has work without a bound."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+from tests.core.share.delivering import ACKNOWLEDGED, ALICE, BOB, LIMITS, Delivering, batches_of
+
+from headgate.core.share.partition.loading import SLICE
+from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType, DeliveryLimits
+from headgate.core.share.partition.ranges import MOST, Ranges
+from headgate.core.share.partition.share_partition import MOST_AT_ONCE, SharePartition
+from headgate.domain.ids import Millis
+from headgate.records.share_batches import ROW, StateBatches
+
+IN_FLIGHT = 20_000
+
+
+def _bytes_of(ranges: Ranges) -> int:
+    chunks = ranges._chunks
+    return sum(sys.getsizeof(chunk) + sum(map(sys.getsizeof, chunk.columns())) + 64 for chunk in chunks)
+
+
+def _alternating(count: int) -> StateBatches:
+    """Every second offset is acknowledged."""
+    rows = np.zeros(count, ROW)
+    rows["first"] = rows["last"] = np.arange(count) * 2 + 1
+    rows["state"], rows["count"] = ACKNOWLEDGED, 1
+    return StateBatches(rows)
+
+
+def test_in_flight_ranges_are_small() -> None:
+    """Ranges that are acquired, acknowledged and changed out of order cost at most 100 bytes each."""
+    group = Delivering(log=batches_of(0, *[2] * IN_FLIGHT))
+    group.partition.limits = group.limits = _wide()
+    group.fetch(ALICE, batch_size=1)
+    every_second = [AcknowledgementBatch(at, at, [AcknowledgeType.ACCEPT]) for at in range(0, 10_000, 2)]
+    group.settle(group.partition.acknowledge(ALICE, every_second, Millis(0)))
+    ranges = group.partition._ranges
+    assert len(ranges) > IN_FLIGHT
+    assert _bytes_of(ranges) / len(ranges) <= 100
+
+
+def _wide() -> DeliveryLimits:
+    return replace(LIMITS, records=10 * IN_FLIGHT)
+
+
+def test_million_holes_are_loaded_in_slices() -> None:
+    """A state with many acknowledged holes is loaded some thousand batches at a time, and then complete."""
+    partition = SharePartition(0, LIMITS)
+    holes = 20 * SLICE
+    assert sum(1 for _ in partition.load(_alternating(holes))) == 20
+    assert (partition.range_count, partition.delivery_complete_count) == (2 * holes, holes)
+    assert (partition.start_offset, partition.end_offset) == (0, 2 * holes)
+
+
+def test_many_locks_end_in_parts() -> None:
+    """What ends at one moment, or what a member had, is taken back in parts of bounded size."""
+    group = Delivering(log=batches_of(0, *[1] * 3_000))
+    group.partition.limits = _wide()
+    group.fetch(ALICE, most=1_500, batch_size=1)
+    group.fetch(BOB, batch_size=1)
+    first = group.partition.release(BOB)
+    assert first.change is not None
+    assert first.next_offset is not None
+    assert group.partition.expire(Millis(30_000)) is not None
+    taken_back = sum(1 for one in group.partition.deliveries(0, 2_999) if one.member_id is None)
+    assert 2 * MOST_AT_ONCE <= taken_back <= 2 * (MOST_AT_ONCE + MOST)
+    group.expire(30_000)
+    assert group.partition.next_deadline() is None
+    assert group.partition.next_offset() == 0
