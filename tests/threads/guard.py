@@ -32,13 +32,14 @@ OPENING = (
     "log.log:Log.files",
     "log.log:Log.header_of",
     "log.log:Log.open",
+    "log.log:Log.segments",
     "topics.leader_epochs:*",
     "topics.names:*",
     "topics.log_opening:LogOpening.open_log",
     "topics.log_opening:_close_unused",
-    "topics.partition:Partition.__str__",
-    "topics.partition:Partition._load",
-    "topics.partition:Partition._truncated",
+    "topics.partition_log:PartitionLog.__str__",
+    "topics.partition_log:PartitionLog._load",
+    "topics.partition_log:PartitionLog._truncated",
     "topics.partition_files:*",
     "topics.policy:*",
     "topics.producers:*",
@@ -47,6 +48,8 @@ OPENING = (
     "topics.topic:Topic.load_log",
     "topics.topic:Topic.log_settings",
     "topics.topic:Topic.policy",
+    "topics.transaction_loading:*",
+    "topics.transactions:Transactions.*",
 )
 """A log is created and read where it is opened; at that time no other thread has it."""
 

@@ -85,7 +85,7 @@ REFUSED: list[tuple[str, bytes, ErrorCode]] = [
     ("a producer without sequence", raw_batch(THREE, 3, producer=(1, 0, -1)), INVALID),
     ("a sequence of -2", raw_batch(THREE, 3, producer=(1, 0, -2)), INVALID),
     ("a base offset", raw_batch(THREE, 3, base_offset=5), INVALID),
-    ("a transaction", raw_batch(THREE, 3, attributes=0x10), ErrorCode.INVALID_TXN_STATE),
+    ("a transaction of no producer", raw_batch(THREE, 3, attributes=0x10), ErrorCode.INVALID_RECORD),
     ("magic 0", GOOD[:16] + b"\0" + GOOD[17:], INVALID),
     ("magic 1", GOOD[:16] + b"\1" + GOOD[17:], INVALID),
     ("magic 3", GOOD[:16] + b"\3" + GOOD[17:], CORRUPT),

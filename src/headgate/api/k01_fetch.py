@@ -8,7 +8,8 @@ has more than `_MOST_BYTES`; the limits need not be reached.
 * From version 7 within a fetch session (KIP-227), from 13 by topic id (KIP-516).
 * A negative limit of bytes counts as 0; Kafka answers UNKNOWN_SERVER_ERROR.
 * From version 9 the client's leader epoch is checked (KIP-320).
-* There are no transactions yet: the last stable offset is the high watermark, and no transaction is aborted.
+* With the isolation level read_committed (KIP-98) a fetch never passes the last stable offset and waits for
+  bytes below it, and the aborted transactions among the batches are listed.
 * `replica_id`, `rack_id` and the KRaft fields are for followers, which do not exist here.
 """
 
@@ -36,8 +37,9 @@ from headgate.topics.fetch_sessions import (
 )
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition, ReadResult
-from headgate.topics.waiters import Waiter
+from headgate.topics.waiters import Waiter, Waiters
 from headgate.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -138,20 +140,35 @@ class _Fetch:
         self._is_lost = True
         self._is_woken = False
         if self._waiter is not None:
-            self._node.topics.waiters.remove(self._waiter)
+            self._waiters.remove(self._waiter)
         if self._cancel_timeout is not None:
             self._cancel_timeout()
 
     def _park(self, found: list[_Found], missing_bytes: int) -> None:
         keys = [one.partition.key for one in found if one.partition is not None]
-        self._waiter = self._node.topics.waiters.add(keys, missing_bytes, self._wake)
+        self._waiter = self._waiters.add(keys, missing_bytes, self._wake)
         if not self._was_read_at_once:
-            self._call.in_steps(_has_moved(found), partial(self._wake_if, self._waiter))
+            self._call.in_steps(self._has_moved(found), partial(self._wake_if, self._waiter))
+
+    def _has_moved(self, found: list[_Found]) -> RequestSteps[bool]:
+        """Return whether the end of the visible records of any partition has changed since it was read."""
+        for one in found:
+            yield None
+            partition = None if one.partition is None else one.partition.current
+            if partition is None or not partition.is_open:
+                continue
+            if self._is_committed:
+                has_moved = partition.last_stable_offset != one.result.last_stable_offset
+            else:
+                has_moved = partition.high_watermark != one.result.high_watermark
+            if has_moved:
+                return True
+        return False
 
     def _wake_if(self, waiter: Waiter, has_moved: bool) -> None:
         """Read again if records became visible before the fetch was parked."""
         if has_moved and self._waiter is waiter:
-            self._node.topics.waiters.remove(waiter)
+            self._waiters.remove(waiter)
             self._wake()
 
     def _wake(self) -> None:
@@ -181,7 +198,7 @@ class _Fetch:
             return  # its result is the response
         self._is_woken = False
         if self._waiter is not None:
-            self._node.topics.waiters.remove(self._waiter)
+            self._waiters.remove(self._waiter)
         self._read(self._answer)
 
     def _answer(self, found: list[_Found]) -> None:
@@ -218,6 +235,15 @@ class _Fetch:
         self._call.in_steps(self._read_later(), then)
 
     @property
+    def _is_committed(self) -> bool:
+        return self._request.isolation_level == _READ_COMMITTED
+
+    @property
+    def _waiters(self) -> Waiters:
+        topics = self._node.topics
+        return topics.committed_waiters if self._is_committed else topics.waiters
+
+    @property
     def _is_wide(self) -> bool:
         return len(self._context) > _MOST_AT_ONCE
 
@@ -245,7 +271,11 @@ class _Fetch:
                 return None
             limit = max(0, min(left, wanted.max_bytes))
             result = partition.read_unless(
-                wanted.fetch_offset, limit, minimum_one=is_empty, unless_bytes=left - not_at_once
+                wanted.fetch_offset,
+                limit,
+                minimum_one=is_empty,
+                unless_bytes=left - not_at_once,
+                is_committed=self._is_committed,
             )
             if result is None:
                 return None
@@ -278,7 +308,10 @@ class _Fetch:
                 continue
             yield from opened_aside(partition)
             result = partition.read(
-                wanted.fetch_offset, max(0, min(left, wanted.max_bytes)), minimum_one=is_empty
+                wanted.fetch_offset,
+                max(0, min(left, wanted.max_bytes)),
+                minimum_one=is_empty,
+                is_committed=self._is_committed,
             )
             if result.records:
                 is_empty = False
@@ -345,14 +378,16 @@ class _Fetch:
 
     def _partition_data(self, one: _Found) -> PartitionData:
         result = one.result
-        is_committed = self._request.isolation_level == _READ_COMMITTED
+        aborted: list[AbortedTransaction] | None = None
+        if self._is_committed or one.partition is None:
+            aborted = [AbortedTransaction(producer_id=id_, first_offset=at) for id_, at in result.aborted]
         data = PartitionData(
             partition_index=one.wanted.key.partition,
             error_code=result.error,
             high_watermark=result.high_watermark,
-            last_stable_offset=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
-            aborted_transactions=[] if is_committed or one.partition is None else None,
+            aborted_transactions=aborted,
             records=result.records,
         )
         if result.error == ErrorCode.FENCED_LEADER_EPOCH and self._call.api_version >= _LEADERS_SINCE:
@@ -360,19 +395,6 @@ class _Fetch:
                 leader_id=self._node.node_id, leader_epoch=self._node.topics.leader_epoch
             )
         return data
-
-
-def _has_moved(found: list[_Found]) -> RequestSteps[bool]:
-    """Return whether the high watermark of any partition has changed since it was read."""
-    for one in found:
-        yield None
-        if one.partition is None:
-            continue
-        partition = one.partition.topic.find_partition(one.partition.index)
-        is_open = partition is not None and partition.is_open
-        if partition is not None and is_open and partition.high_watermark != one.result.high_watermark:
-            return True
-    return False
 
 
 def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:

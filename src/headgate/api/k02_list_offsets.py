@@ -5,6 +5,9 @@ start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log
 log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023), which do not
 exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION.
 
+With the isolation level read_committed the last stable offset is where the high watermark was: -1 is this
+offset, and no record at or after it is found.
+
 A partition given twice in a request is INVALID_REQUEST, for both.
 """
 
@@ -35,6 +38,7 @@ from headgate.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+_READ_COMMITTED = 1
 _NAMED_SINCE = {
     LATEST: 1,
     EARLIEST: 1,
@@ -66,7 +70,8 @@ def _answer(node: Node, call: Call, request: ListOffsetsRequest) -> RequestSteps
             if times_asked[topic.name, partition.partition_index] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                found = yield from _find(node, call, topic.name, partition)
+                is_committed = request.isolation_level == _READ_COMMITTED
+                found = yield from _find(node, call, topic.name, partition, is_committed=is_committed)
             answers.partitions.append(
                 ListOffsetsPartitionResponse(
                     partition_index=partition.partition_index,
@@ -79,7 +84,9 @@ def _answer(node: Node, call: Call, request: ListOffsetsRequest) -> RequestSteps
     return response
 
 
-def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition) -> RequestSteps[FoundOffset]:
+def _find(
+    node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition, *, is_committed: bool
+) -> RequestSteps[FoundOffset]:
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(wanted.partition_index)
     if partition is None:
@@ -92,7 +99,7 @@ def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition)
     if error != ErrorCode.NONE:
         return FoundOffset(error)
     yield from opened_aside(partition)
-    return (yield from partition.find_offset(wanted.timestamp))
+    return (yield from partition.find_offset(wanted.timestamp, is_committed=is_committed))
 
 
 API = Api(

@@ -21,6 +21,7 @@ from headgate.log.header import (
 )
 from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFile
+from headgate.log.transaction_index import AbortedTransaction, AbortedTransactions
 from headgate.log.walking import CHUNK_BYTES, find_batch, walk_batches
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class IndexedSegment(SegmentFile):
         "_recent_positions",
         "_time_index",
         "_unindexed_bytes",
+        "aborted",
         "first_timestamp",
         "indexes_synced",
         "is_loaded_as_saved",
@@ -60,6 +62,8 @@ class IndexedSegment(SegmentFile):
         self.is_loaded_as_saved = False
         self.unchecked_bytes = 0
         """Batches before this position were written before the process started and are not verified yet."""
+        self.aborted: AbortedTransactions | None = None
+        """The aborted transactions whose markers are in the segment, as far as they were noted."""
         self._damage: CorruptBatch | None = None
         """The reason why the indexes cannot be built, so that later uses fail at once."""
         self.forget_batches()
@@ -303,7 +307,19 @@ class IndexedSegment(SegmentFile):
                 raise CorruptBatch(f"offset {header.base_offset} stands at {position}")
             self.note(position, header.size, header.last_offset, header.max_timestamp)
 
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction whose marker is in this segment, after all others."""
+        if self.aborted is None:
+            self.aborted = AbortedTransactions()
+        self.aborted.append(aborted)
+
     # Search.
+
+    def offset_after(self, position: int) -> int:
+        """Return an offset after those of all batches before `position`, not far after them."""
+        index = self.offset_index
+        at = bisect_left(index.positions, position)
+        return self.base_offset + index.offsets[at] + 1 if at < len(index) else self.next_offset
 
     def position_of(self, offset: int) -> int:
         """Return the position of the first batch that reaches `offset`; `size` without one."""

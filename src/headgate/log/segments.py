@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from headgate.log.header import BatchHeader
+    from headgate.log.transaction_index import AbortedTransaction
 
 
 class Segments:
     """Segments by base offset; the last one is the active one, which alone grows."""
 
-    __slots__ = ("_base_offsets", "_segments", "walks")
+    __slots__ = ("_base_offsets", "_segments", "has_aborted", "walks")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self.walks = 0
         """Number of running iterations over all batches: until they end, no segment may be replaced."""
+        self.has_aborted = False
+        """Whether any transaction was noted as aborted."""
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
@@ -107,9 +110,44 @@ class Segments:
                 return read_header(segment.file().pread(HEADER_BYTES, position))
         return None
 
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction to the segment with its marker, after all others of this segment."""
+        self.has_aborted = True
+        self.reaching(aborted.last_offset)[0].note_aborted(aborted)
+
+    def aborted(self, offset: int, size: int, limit: int) -> list[tuple[int, int]]:
+        """Return producer id and first offset of the aborted transactions with records in `size` bytes of
+        batches from the one with `offset` on, below `limit`; some after them may be included.
+
+        Raises OSError, CorruptBatch.
+        """
+        if not self.has_aborted:
+            return []
+        found: list[tuple[int, int]] = []
+        segments = self.reaching(offset)
+        end = min(_end_of(segments, offset, size), limit)
+        for segment in segments:
+            if segment.aborted is not None:
+                some, is_complete = segment.aborted.find(offset, end)
+                found += some
+                if is_complete:
+                    break
+        return found
+
     def reaching(self, offset: int) -> list[Segment]:
         """Return the segment with `offset`, and all after it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
+
+
+def _end_of(segments: Iterable[Segment], offset: int, size: int) -> int:
+    """Return an offset after the last record in `size` bytes of batches from the one with `offset` on."""
+    end = offset
+    for segment in segments:
+        start = segment.position_of(offset)
+        if start < segment.size:
+            return segment.offset_after(start + size)
+        end = segment.next_offset
+    return end
 
 
 def last_crc(segments: Segments, end_offset: int) -> int:

@@ -1,4 +1,6 @@
-"""Check a producer's batch before it is appended. The producer's sequences are checked in `producers.py`.
+"""Check a producer's batch before it is appended.
+
+Its sequence is checked in `producers.py`, its transaction in `transactions.py`.
 
 As in Kafka, every batch is checked, whoever sent it: consumers, ListOffsets and compaction must be able to
 read every accepted batch. The errors are Kafka's:
@@ -16,7 +18,8 @@ read every accepted batch. The errors are Kafka's:
 Differences from Kafka: Kafka answers UNKNOWN_SERVER_ERROR for records that do not decompress, for an unknown
 codec, and for compressed records whose offset deltas do not count up from 0; here these are INVALID_RECORD.
 Kafka accepts such deltas without compression, and keys or values with a length below -1; here they are
-INVALID_RECORD. A batch with the timestamp type log append time is refused in every topic. A batch that
+INVALID_RECORD; so is a transactional batch without a producer id. A batch with the timestamp type log append
+time is refused in every topic. A batch that
 decompresses to more than `log/compression.py` reads is MESSAGE_TOO_LARGE, so that the producer splits it.
 """
 
@@ -222,8 +225,8 @@ def _check_header(data: Buffer, header: BatchHeader, policy: TopicPolicy) -> Non
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
             f"{header.producer_id}",
         )
-    if header.is_transactional:
-        raise _Refused(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported: no transaction is open")
+    if header.is_transactional and header.producer_id < 0:
+        raise _Refused(ErrorCode.INVALID_RECORD, "A transactional batch must have a producer id")
     if header.uses_log_append_time:
         raise _Refused(
             ErrorCode.INVALID_TIMESTAMP, "A producer must not set the timestamp type to log append time"

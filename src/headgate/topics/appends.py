@@ -25,6 +25,7 @@ from headgate.log.compression import UnpacksToMore
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit, weight_of
 from headgate.topics.partition import Partition
 from headgate.topics.policy import TopicPolicy
+from headgate.topics.transactions import Verification
 from headgate.topics.waiters import PartitionKey
 
 BUDGET = 8192
@@ -87,6 +88,7 @@ class Appends:
         now: Millis,
         budget: Budget,
         on_done: Callable[[Partition, AppendResult], None],
+        verification: Verification = Verification.NONE,
     ) -> AppendResult | None:
         """Append the batch in `data`. Return the result, or None if `on_done` is called with it later."""
         policy = partition.topic.policy
@@ -98,8 +100,8 @@ class Appends:
             except UnpacksToMore:
                 budget.left = 0  # Unpacking it used up the budget.
             else:
-                return partition.append_admitted(admitted, now)
-        self._check_aside(_Pending(partition, data, policy, now, on_done))
+                return partition.append_admitted(admitted, now, verification)
+        self._check_aside(_Pending(partition, data, policy, now, verification, on_done))
         return None
 
     def _check_aside(self, pending: _Pending) -> None:
@@ -120,7 +122,7 @@ class Appends:
 class _Pending:
     """One batch that is checked in another thread."""
 
-    __slots__ = ("_data", "_now", "_on_done", "_policy", "admitted", "partition")
+    __slots__ = ("_data", "_now", "_on_done", "_policy", "_verification", "admitted", "partition")
 
     def __init__(
         self,
@@ -128,6 +130,7 @@ class _Pending:
         data: Buffer,
         policy: TopicPolicy,
         now: Millis,
+        verification: Verification,
         on_done: Callable[[Partition, AppendResult], None],
     ) -> None:
         self.partition = partition
@@ -136,6 +139,7 @@ class _Pending:
         self._data = data
         self._policy = policy
         self._now = now
+        self._verification = verification
         self._on_done = on_done
 
     def check(self) -> None:
@@ -144,14 +148,13 @@ class _Pending:
 
     def append(self, admitted: Admitted | AppendResult, on_failed: OnFailed) -> None:
         """Append the batch, on the loop."""
-        topic = self.partition.topic
         # The partition may have been closed and represented by a new object since.
-        partition = None if topic.is_deleted else topic.find_partition(self.partition.index)
+        partition = self.partition.current
         if partition is None:
             result = AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             try:
-                result = partition.append_admitted(admitted, self._now)
+                result = partition.append_admitted(admitted, self._now, self._verification)
             except Exception as failure:  # of this batch alone: others wait behind it
                 on_failed(f"an append to {partition} failed", failure)
                 result = _FAILED

@@ -4,8 +4,8 @@ The rules are Kafka's where Kafka has them:
 
 1. A log is due when the share of its closed segments that was never compacted reaches
    min.cleanable.dirty.ratio, or when its oldest uncompacted record is older than max.compaction.lag.ms.
-2. Records at or above the high watermark, segments with a record younger than min.compaction.lag.ms and the
-   active segment are not compacted.
+2. Records at or above the last stable offset, segments with a record younger than min.compaction.lag.ms and
+   the active segment are not compacted.
 3. Logs over max.compaction.lag.ms come first, then those with the highest dirty ratio. A node compacts one at
    a time.
 4. A log whose compaction failed is tried again after RETRY_AFTER_SECONDS; one in which nothing could be
@@ -222,4 +222,4 @@ class Compactor:
 
 def _backlog_of(partition: Partition, log: Log, now: Millis) -> Backlog:
     lag_ms = partition.topic.policy.min_compaction_lag_ms
-    return backlog_of(log, partition.high_watermark, now - lag_ms if lag_ms else None)
+    return backlog_of(log, partition.last_stable_offset, now - lag_ms if lag_ms else None)

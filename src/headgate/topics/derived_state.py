@@ -1,7 +1,8 @@
-"""The state derived from a partition's log: the leader epochs, and the state of idempotent producers.
+"""The state derived from a partition's log: leader epochs, transactions, and the state of producers.
 
-Both have a small file beside the segments (`partition_files`). The producers are loaded when first needed,
-from their snapshot and the records after it. Epoch 0 needs no file: a log without the file has epoch 0.
+Epochs and producers have a small file beside the segments (`partition_files`). The producers are loaded when
+first needed, from their snapshot and the records after it; the transactions when the log is opened, and again
+after it was recovered. Epoch 0 needs no file: a log without the file has epoch 0.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch
+from headgate.log.header import Buffer
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.log_opening import Opened
 from headgate.topics.partition_files import (
     discard_producers_beyond,
     load_producers,
@@ -20,12 +24,15 @@ from headgate.topics.partition_files import (
     save_producers,
 )
 from headgate.topics.partition_topic import PartitionTopic
-from headgate.topics.producers import Producers
+from headgate.topics.producers import Producers, RememberedBatch
+from headgate.topics.transaction_loading import load_transactions
+from headgate.topics.transactions import TransactionMarker, Transactions, Verification
 
 logger = logging.getLogger(__name__)
 
 _SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
 """Maximum size of the log after the last snapshot, which must be read again for the producers' state."""
+_LAST_EPOCH = (1 << 15) - 1
 
 
 class DerivedState:
@@ -33,9 +40,11 @@ class DerivedState:
 
     __slots__ = (
         "_epochs_are_saved",
+        "_generation",
         "_index",
         "_producers",
         "_topic",
+        "_transactions",
         "appended_bytes",
         "epochs",
         "snapshot_at_bytes",
@@ -47,17 +56,21 @@ class DerivedState:
         self.epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
+        self._transactions = Transactions()
+        self._generation = -1
+        """The generation of the log (`Log.generation`) from which the transactions were derived."""
         self.appended_bytes = 0
         """Bytes appended since the log was opened."""
         self.snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
 
-    def opened(self, log: Log, epochs: LeaderEpochs) -> None:
-        """Use the epochs of a log that was opened."""
-        self.epochs = epochs
+    def opened(self, opened: Opened) -> None:
+        """Use the state of a log that was opened."""
+        log, self.epochs, self._transactions = opened
+        self._generation = log.generation
         self._begin_epoch(log.log_end_offset)
         if log.log_end_offset == 0:
             self.forget_producers()
-            self._producers = Producers(self._topic.shared.producers)
+            self._producers = Producers(self._topic.shared.producers, self._transactions)
 
     def truncated(self, end_offset: int) -> None:
         """Discard the state of the truncated part of the log."""
@@ -78,23 +91,79 @@ class DerivedState:
             save_leader_epochs(self._topic.shared.fs, self._topic.directory_of(self._index), self.epochs)
             self._epochs_are_saved = True
 
-    def appended(self, headers: Sequence[BatchHeader], size: int) -> None:
+    def appended(
+        self, log: Log, headers: Sequence[BatchHeader], batches: Sequence[Buffer], size: int
+    ) -> None:
         """Note batches of together `size` bytes at the log's end."""
         self.appended_bytes += size
-        producers = self._producers
-        if producers is not None:
-            for header in headers:
-                if header.producer_id >= 0:
-                    producers.remember(header)
+        for at, header in enumerate(headers):
+            if header.producer_id >= 0:
+                self._take(log, header, batches[at])
+
+    def _take(self, log: Log, header: BatchHeader, batch: Buffer) -> None:
+        """Note a producer's batch at the log's end."""
+        if header.is_transactional and self._generation == log.generation:
+            aborted = self._transactions.take(header, batch)
+            if aborted is not None:
+                log.segments.note_aborted(aborted)
+        if self._producers is not None:
+            self._producers.take(header, batch)
+
+    # --- checks ---
+
+    def check(self, log: Log, header: BatchHeader, verification: Verification) -> ErrorCode | RememberedBatch:
+        """Check a producer's batch before its append: return NONE, an error, or the earlier batch that it
+        repeats. Raises OSError, CorruptBatch.
+        """
+        producers = self.producers(log)
+        verdict = producers.check(header)
+        if isinstance(verdict, RememberedBatch) or verdict == ErrorCode.INVALID_PRODUCER_EPOCH:
+            return verdict
+        if not header.is_transactional:
+            is_apart = header.producer_id not in self._transactions
+            return verdict if is_apart or verdict != ErrorCode.NONE else ErrorCode.INVALID_TXN_STATE
+        if verification is Verification.NONE and not self._transactions.has(header):
+            return ErrorCode.INVALID_TXN_STATE
+        if verification is Verification.VERIFIED_VERSION_2 and header.base_sequence:
+            state = producers.get(header.producer_id)
+            if state is None or not state.batches:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return verdict
+
+    def check_marker(self, log: Log, marker: TransactionMarker) -> ErrorCode:
+        """Check a marker before its append, as Kafka does. Raises OSError, CorruptBatch."""
+        state = self.producers(log).get(marker.producer_id)
+        if state is None:
+            return ErrorCode.NONE
+        is_older = marker.epoch < state.epoch
+        if marker.transaction_version >= 2 and marker.epoch == state.epoch:
+            # A marker may be repeated, and the last epoch of a producer id cannot be increased.
+            is_older = marker.producer_id in self._transactions and marker.epoch < _LAST_EPOCH
+        if is_older:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    # --- transactions ---
+
+    def transactions(self, log: Log) -> Transactions:
+        """Return the transactions of the log; load them again after a recovery. Raises OSError."""
+        if self._generation != log.generation:
+            self.forget_producers()
+            self._transactions = load_transactions(log)
+            self._generation = log.generation
+        return self._transactions
 
     # --- producers ---
 
     def producers(self, log: Log) -> Producers:
         """Return the state of the producers; load it if necessary. Raises OSError, CorruptBatch."""
+        transactions = self.transactions(log)
         if self._producers is None:
             shared = self._topic.shared
             directory = self._topic.directory_of(self._index)
-            self._producers = load_producers(shared.fs, directory, log, shared.producers)
+            self._producers = load_producers(shared.fs, directory, log, shared.producers, transactions)
         return self._producers
 
     def forget_producers(self) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.transactions import Transactions
 
-Opened = tuple[Log, LeaderEpochs]
-"""A log as it was read from the disk, and its leader epochs."""
+
+class Opened(NamedTuple):
+    """A log as it was read from the disk, its leader epochs and its transactions."""
+
+    log: Log
+    epochs: LeaderEpochs
+    transactions: Transactions
 
 
 class LogOpening:
@@ -45,4 +52,4 @@ class LogOpening:
 
 def _close_unused(opening: Future[Opened]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        opening.result()[0].close_files()
+        opening.result().log.close_files()

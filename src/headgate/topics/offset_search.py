@@ -1,6 +1,6 @@
 """Search offsets for ListOffsets: by timestamp, or by one of the special timestamps.
 
-Only visible records are found, those below the high watermark.
+Only visible records are found, those below the high watermark or the last stable offset.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class FoundOffset(NamedTuple):
 class Visible(NamedTuple):
     """The part of a partition that readers see, and the epochs it was written in."""
 
-    high_watermark: int
+    end_offset: int
+    """The high watermark, or the last stable offset for readers of committed records."""
     leader_epoch: int
     epochs: LeaderEpochs
 
@@ -51,15 +52,15 @@ def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FindSteps:
     """
     start = log.log_start_offset if log else 0
     if timestamp == LATEST:
-        return FoundOffset(ErrorCode.NONE, -1, visible.high_watermark, visible.leader_epoch)
+        return FoundOffset(ErrorCode.NONE, -1, visible.end_offset, visible.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        is_empty = start >= visible.high_watermark
+        is_empty = start >= visible.end_offset
         epoch = visible.leader_epoch if is_empty else visible.epochs.epoch_of(start)
         return FoundOffset(ErrorCode.NONE, -1, start, epoch)
     if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return FoundOffset(ErrorCode.NONE)
     by_time = timestamp != MAX_TIMESTAMP
     found = yield from (log.search_timestamp(timestamp) if by_time else log.search_largest_timestamp())
-    if found is None or found[1] >= visible.high_watermark:
+    if found is None or found[1] >= visible.end_offset:
         return FoundOffset(ErrorCode.NONE)
     return FoundOffset(ErrorCode.NONE, found[0], found[1], visible.epochs.epoch_of(found[1]))

@@ -1,47 +1,38 @@
-"""One partition of a topic: its log, the checks of appends, and the limit of reads.
+"""One partition of a topic: its appends, its reads and their limits, its shortening.
 
 Rules:
 
-1. No file exists before the first append; until then the partition is empty at offset 0.
-2. Readers see records below the high watermark. In a durable topic that is the durable end of the log, so
-   records that were read cannot be lost. In a topic in page-cache mode it is the end of the log.
-3. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
+1. Readers see records below the high watermark. In a durable topic that is the durable end of the log, so
+   records that were read cannot be lost. In a topic in page-cache mode it is the end of the log. Readers of
+   committed records see those below the last stable offset (`transactions.py`).
+2. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
    append first tries to recover the log, so the partition continues when the disk works again.
-4. Producer state and leader epochs are derived from the log (`derived_state`).
+3. Transactions, the state of producers and leader epochs are derived from the log (`derived_state.py`).
+4. Retention does not delete the records of an undecided transaction.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import math
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.domain.setting import DAY_MS
 from headgate.domain.settings import LONG_MAX
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
-from headgate.log.log import LogFailed
+from headgate.log.markers import EndMarker, encode_marker
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
-from headgate.topics.derived_state import DerivedState
 from headgate.topics.leader_epochs import UNDEFINED
-from headgate.topics.log_opening import LogOpening, Opened
 from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_offset
-from headgate.topics.partition_files import discard_producers_beyond, load_leader_epochs
-from headgate.topics.partition_topic import PartitionTopic
-from headgate.topics.trouble import PartitionTrouble
+from headgate.topics.partition_log import OwningTopic, PartitionLog
+from headgate.topics.transactions import OpenTransaction, TransactionMarker, Verification
 
 if TYPE_CHECKING:
-    from headgate.log.log import Log, Recovery
+    from headgate.log.log import Log
 
 logger = logging.getLogger(__name__)
-
-_MEND_EVERY_SECONDS = 1.0
-"""Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
 
 
 class ReadResult(NamedTuple):
@@ -51,92 +42,27 @@ class ReadResult(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     records: bytes = b""
+    last_stable_offset: int = -1
+    aborted: Sequence[tuple[int, int]] = ()
+    """Producer id and first offset of each aborted transaction with records in the batches, for readers of
+    committed records; some after the batches may be included.
+    """
 
 
-class OwningTopic(PartitionTopic, Protocol):
-    """What a partition needs from its topic."""
-
-    __slots__ = ()
-
-    def keep(self, partition: Partition) -> None:
-        """Register this object as the only one of the partition."""
-        ...
-
-    def find_partition(self, index: int) -> Partition | None:
-        """Return the partition at `index`; None if the topic has no such partition."""
-        ...
-
-    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
-        """Read the log of a partition from the disk. Raises OSError."""
-        ...
-
-    def log_opened(self, partition: Partition, log: Log) -> None:
-        """Note that the log of a partition is open."""
-        ...
-
-
-class Partition:
+class Partition(PartitionLog):
     """One partition of a topic; created by the topic. Its state on disk is its log."""
 
-    __slots__ = (
-        "_announced_offset",
-        "_derived",
-        "_is_flush_planned",
-        "_log",
-        "_mend_at",
-        "_opening",
-        "_trouble",
-        "_unannounced",
-        "index",
-        "key",
-        "topic",
-    )
+    __slots__ = ("_is_flush_planned",)
 
     def __init__(self, topic: OwningTopic, index: int) -> None:
-        self.topic = topic
-        self.index = index
-        self.key = (topic.topic_id, index)
-        self._log: Log | None = None
-        self._opening: LogOpening | None = None
-        """The opening of the log in another thread, until the log is first used."""
-        self._mend_at = -math.inf
-        self._derived = DerivedState(topic, index)
+        super().__init__(topic, index)
         self._is_flush_planned = False
-        self._announced_offset = 0
-        """The high watermark that readers were last notified of."""
-        self._unannounced: deque[tuple[int, int]] = deque()
-        """The appends after that watermark: end offset and size in bytes of each write."""
-        self._trouble: PartitionTrouble | None = None
-        """The failures and their log messages; None before the first failure."""
 
     @property
-    def log(self) -> Log:
-        """Return the log; open it if necessary. The first append creates its directory. Raises OSError."""
-        return self._log or self._open()
-
-    @property
-    def _existing_log(self) -> Log | None:
-        """Return the log if it exists. Raises OSError if it cannot be opened."""
-        if self._log is None and self.topic.is_written(self.index):
-            return self._open()
-        return self._log
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the log is open."""
-        return self._log is not None
-
-    @property
-    def is_opening(self) -> bool:
-        """Return whether the log is being opened, or was opened and not used yet."""
-        return self._opening is not None
-
-    @property
-    def needs_opening(self) -> bool:
-        """Return whether the log must be read from the disk, or waited for, before use."""
-        if self._log is not None or not self.topic.is_written(self.index):
-            return False
-        return self._opening is None or not self._opening.future.done()
+    def current(self) -> Partition | None:
+        """Return the object that represents the partition now; None if it was deleted."""
+        found = None if self.topic.is_deleted else self.topic.find_partition(self.index)
+        return found if isinstance(found, Partition) else None
 
     @property
     def log_start_offset(self) -> int:
@@ -157,6 +83,17 @@ class Partition:
         return self._high_watermark(log) if log else 0
 
     @property
+    def last_stable_offset(self) -> int:
+        """Return the last stable offset: readers of committed records see those below it. Raises OSError."""
+        log = self._existing_log
+        return self._last_stable_offset(log) if log else 0
+
+    def open_transaction_of(self, producer_id: int) -> OpenTransaction | None:
+        """Return the producer's open transaction in this partition; None without one. Raises OSError."""
+        log = self._existing_log
+        return self._derived.transactions(log).open_of(producer_id) if log else None
+
+    @property
     def size_bytes(self) -> int:
         """Return the size of the log's segments in bytes. Raises OSError."""
         log = self._existing_log
@@ -167,41 +104,72 @@ class Partition:
         """Return the leader epoch of new batches."""
         return self.topic.leader_epoch
 
-    def append(self, data: Buffer, now: Millis) -> AppendResult:
+    def append(
+        self, data: Buffer, now: Millis, verification: Verification = Verification.NONE
+    ) -> AppendResult:
         """Append one batch of a producer, after all checks.
 
         The records are written, but not yet durable; in a durable topic readers see them after `advance`.
+        `verification` tells what the transaction coordinator said of a transactional batch.
         """
-        return self.append_admitted(admit(data, self.topic.policy, now), now)
+        return self.append_admitted(admit(data, self.topic.policy, now), now, verification)
 
-    def append_admitted(self, admitted: Admitted | AppendResult, now: Millis) -> AppendResult:
+    def append_admitted(
+        self, admitted: Admitted | AppendResult, now: Millis, verification: Verification = Verification.NONE
+    ) -> AppendResult:
         """Append the batch that `admit` accepted, or complete its refusal."""
         if isinstance(admitted, AppendResult):
             return self._refused(admitted)
         batch, header = admitted
         try:
-            log = self._log or self._open()
-            if log.failure is not None:
-                self._mend(log)
+            log = self._writable_log()
             if header.producer_id >= 0:
-                verdict = self._derived.producers(log).check(header)
+                verdict = self._derived.check(log, header, verification)
                 if isinstance(verdict, tuple):
                     return self._repeated(log, verdict.first_offset, verdict.timestamp)
                 if verdict != ErrorCode.NONE:
                     return self._refused(_out_of_step(verdict, header))
-            append_time = -1
-            if self.topic.policy.uses_log_append_time:
-                append_time = now
-                set_log_append_time(batch, 0, now)
-            base_offset = self._write(log, (batch,))
+            return self._append(log, batch, now)
         except (OSError, CorruptBatch) as problem:
-            self._known_trouble().append_failed(problem)
-            return AppendResult(
-                ErrorCode.KAFKA_STORAGE_ERROR, message="The partition's log cannot be written"
-            )
+            return self._append_failed(problem)
+
+    def end_transaction(self, marker: TransactionMarker, now: Millis) -> AppendResult:
+        """Append the marker that ends a producer's transaction, whether one is open here or not.
+
+        It is durable like any append. An older epoch than the producer's is INVALID_PRODUCER_EPOCH; an older
+        epoch of the transaction coordinator than that of the last marker is TRANSACTION_COORDINATOR_FENCED.
+        """
+        try:
+            log = self._writable_log()
+            error = self._derived.check_marker(log, marker)
+            if error != ErrorCode.NONE:
+                return AppendResult(error)
+            end = EndMarker(marker.is_committed, marker.coordinator_epoch)
+            return self._append(log, encode_marker(end, marker.producer_id, marker.epoch, now), now)
+        except (OSError, CorruptBatch) as problem:
+            return self._append_failed(problem)
+
+    def _writable_log(self) -> Log:
+        """Return the log, recovered if it had failed. Raises OSError."""
+        log = self._log or self._open()
+        if log.failure is not None:
+            self._mend(log)
+        return log
+
+    def _append(self, log: Log, batch: bytearray, now: Millis) -> AppendResult:
+        """Append a batch after all checks. Raises OSError."""
+        append_time = -1
+        if self.topic.policy.uses_log_append_time:
+            append_time = now
+            set_log_append_time(batch, 0, now)
+        base_offset = self._write(log, (batch,))
         if self._trouble is not None:
             self._trouble.appended(is_enough=not self.topic.policy.is_durable)
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
+
+    def _append_failed(self, problem: OSError | CorruptBatch) -> AppendResult:
+        self._known_trouble().append_failed(problem)
+        return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR, message="The partition's log cannot be written")
 
     def _refused(self, refusal: AppendResult) -> AppendResult:
         """Return the refusal with the log start offset, where Kafka sets it."""
@@ -226,13 +194,11 @@ class Partition:
         if log is None:
             return
         visible = self._high_watermark(log)
-        if visible > self._announced_offset:
-            self._announced_offset = visible
-            new_bytes = 0
-            unannounced = self._unannounced
-            while unannounced and unannounced[0][0] <= visible:
-                new_bytes += unannounced.popleft()[1]
-            self.topic.shared.waiters.notify(self.key, max(new_bytes, 1))
+        try:
+            stable = self._last_stable_offset(log)
+        except OSError:
+            stable = -1  # after a recovery: the next reader gets the error
+        self._announcements.advance(visible, stable)
 
     @property
     def is_flush_due(self) -> bool:
@@ -266,40 +232,55 @@ class Partition:
         elif self._log is not None and self._log.failure is not None:
             self._known_trouble().sync_failed(self._log.failure)
 
-    def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
+    def read(
+        self, offset: int, max_bytes: int, *, minimum_one: bool, is_committed: bool = False
+    ) -> ReadResult:
         """Return batches from the one with `offset` on, below the high watermark; never part of a batch.
 
-        With `minimum_one` the first batch is returned whatever its size.
+        With `minimum_one` the first batch is returned whatever its size. With `is_committed` only batches
+        below the last stable offset are returned, and the aborted transactions among them listed.
         """
-        result = self.read_unless(offset, max_bytes, minimum_one=minimum_one, unless_bytes=max_bytes)
+        result = self.read_unless(
+            offset, max_bytes, minimum_one=minimum_one, unless_bytes=max_bytes, is_committed=is_committed
+        )
         assert result is not None
         return result
 
     def read_unless(
-        self, offset: int, max_bytes: int, *, minimum_one: bool, unless_bytes: int
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        minimum_one: bool,
+        unless_bytes: int,
+        is_committed: bool = False,
     ) -> ReadResult | None:
         """As `read`; but return None and read nothing if the result would exceed `unless_bytes`."""
         try:
             log = self._existing_log
             if log is None:
                 return (
-                    ReadResult(ErrorCode.NONE, 0, 0)
+                    ReadResult(ErrorCode.NONE, 0, 0, last_stable_offset=0)
                     if offset == 0
                     else ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE)
                 )
             start = log.log_start_offset
             if not start <= offset <= log.log_end_offset:
                 return ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE)
-            watermark = self._high_watermark(log)
+            watermark, stable = self._high_watermark(log), self._last_stable_offset(log)
+            limit = stable if is_committed else watermark
             records = b""
-            if offset < watermark and (max_bytes > 0 or minimum_one):
+            aborted: Sequence[tuple[int, int]] = ()
+            if offset < limit and (max_bytes > 0 or minimum_one):
                 self.topic.shared.used(log)
                 found = log.read_unless(
-                    offset, max_bytes, minimum_one=minimum_one, up_to=watermark, unless_bytes=unless_bytes
+                    offset, max_bytes, minimum_one=minimum_one, up_to=limit, unless_bytes=unless_bytes
                 )
                 if found is None:
                     return None
                 records = found
+                if is_committed and log.segments.has_aborted:
+                    aborted = log.segments.aborted(offset, len(records), limit)
                 if self._trouble is not None:
                     self._trouble.was_read()
         except CorruptBatch as problem:
@@ -308,14 +289,19 @@ class Partition:
         except OSError as failure:
             self._known_trouble().read_failed(failure)
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
-        return ReadResult(ErrorCode.NONE, watermark, start, records)
+        return ReadResult(ErrorCode.NONE, watermark, start, records, stable, aborted)
 
-    def find_offset(self, timestamp: int) -> FindSteps:
-        """Find the first visible record at or after `timestamp`, or of a special timestamp, in steps."""
+    def find_offset(self, timestamp: int, *, is_committed: bool = False) -> FindSteps:
+        """Find the first visible record at or after `timestamp`, or of a special timestamp, in steps.
+
+        With `is_committed` only the records below the last stable offset are visible.
+        """
         try:
             log = self._existing_log
-            watermark = self._high_watermark(log) if log else 0
-            visible = Visible(watermark, self.leader_epoch, self._derived.epochs)
+            end = 0
+            if log is not None:
+                end = self._last_stable_offset(log) if is_committed else self._high_watermark(log)
+            visible = Visible(end, self.leader_epoch, self._derived.epochs)
             return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:
             self._known_trouble().read_failed(problem)
@@ -346,7 +332,7 @@ class Partition:
                 return ErrorCode.NONE, 0
             if offset > log.log_start_offset:
                 log.delete_before(offset)
-                self.topic.shared.waiters.wake_all(self.key)
+                self._announcements.wake_all()
             return ErrorCode.NONE, log.log_start_offset
         except OSError as problem:
             logger.error("cannot delete records of %s: %s", self, problem)
@@ -362,7 +348,7 @@ class Partition:
             if log is None or log.failure is not None:
                 return 0
             return log.apply_retention(
-                now, policy.retention_ms, policy.retention_bytes, up_to=self._high_watermark(log)
+                now, policy.retention_ms, policy.retention_bytes, up_to=self._last_stable_offset(log)
             )
         except (OSError, CorruptBatch) as problem:
             logger.error("cannot delete old records of %s: %s", self, problem)
@@ -380,127 +366,11 @@ class Partition:
         """Remove the state of idempotent producers without an append since `before`."""
         self._derived.expire_producers(before)
 
-    def close(self) -> None:
-        """Close the log, and write a snapshot for the next start."""
-        if self._log is None:
-            return
-        self._derived.save_producers(self._log)
-        self._log.close()
-        self.topic.shared.closed(self._log)
-        self._log = None
-
-    def put_back(self) -> None:
-        """Close a log that was opened only for reading; its files are unchanged."""
-        if self._log is not None and not self._derived.appended_bytes:
-            self._log.close_files()
-            self.topic.shared.closed(self._log)
-            self._log = None
-
-    @property
-    def is_being_read(self) -> bool:
-        """Return whether another thread uses the directory to open the log; do not move it meanwhile."""
-        return self._opening is not None and not self._opening.future.done()
-
-    def give_up(self) -> None:
-        """Refuse all further requests: the topic is deleted, and its owner removes the directory.
-
-        An opening that has begun continues in its thread, see `is_being_read`.
-        """
-        if self._opening is not None:
-            self._opening.give_up()
-        if self._log is not None:
-            self._log.give_up()
-            self.topic.shared.closed(self._log)
-            self._log = None
-        self._derived.forget_producers()
-
     def settings_changed(self) -> None:
         """Apply the topic's new policy."""
         if self._log is not None:
             self._log.settings = self.topic.log_settings()
             self.advance()
-
-    def __str__(self) -> str:
-        return f"{self.topic.name}-{self.index}"
-
-    def _high_watermark(self, log: Log) -> int:
-        return log.durable_offset if self.topic.policy.is_durable else log.log_end_offset
-
-    def opening(self) -> Callable[[], None] | None:
-        """Return the work that reads the log from the disk, to be run once in another thread; None if not
-        needed.
-
-        A user of the log waits for work that has begun and gets its error; the work itself raises nothing.
-        Opening a log takes about 0.1 ms for each of its segments.
-        """
-        if self._log is not None or self._opening is not None or not self.topic.is_written(self.index):
-            return None
-        self.topic.keep(self)
-        self._opening = LogOpening(self._load)
-        return self._opening.open_log
-
-    @property
-    def when_opened(self) -> Future[Opened] | None:
-        """Return a future for the log that is opened in another thread; it also completes on failure."""
-        return None if self._opening is None else self._opening.future
-
-    def _open(self) -> Log:
-        opening, self._opening = self._opening, None
-        log, epochs = self._load() if opening is None else opening.result()
-        if self.topic.is_deleted:
-            log.close_files()
-            raise FileNotFoundError(f"{self} is deleted")
-        log.settings = self.topic.log_settings()
-        self.topic.log_opened(self, log)
-        self._derived.opened(log, epochs)
-        self._announced_offset = self._high_watermark(log)
-        self._log = log
-        return log
-
-    def _load(self) -> Opened:
-        """Read the log and its leader epochs from the disk."""
-        if self.topic.is_deleted:
-            raise FileNotFoundError(f"{self} is deleted")
-        shared = self.topic.shared
-        directory = self.topic.directory_of(self.index)
-        log = self.topic.load_log(self, self._truncated)
-        try:
-            discard_producers_beyond(shared.fs, directory, log.log_end_offset)
-            return log, load_leader_epochs(shared.fs, directory, log)
-        except OSError:
-            log.close_files()
-            raise
-
-    def _truncated(self, recovery: Recovery) -> None:
-        """Discard the state derived from the truncated part of the log."""
-        end_offset = recovery.end_offset
-        logger.warning(
-            "%s: %d bytes and %d segments were dropped in recovery, the log ends at %d: %s",
-            self,
-            recovery.dropped_bytes,
-            recovery.dropped_segments,
-            end_offset,
-            recovery.reason,
-        )
-        if self._log is None:
-            return  # The log is being opened: no state is derived yet.
-        self._announced_offset = min(self._announced_offset, end_offset)
-        self._unannounced.clear()
-        self._derived.truncated(end_offset)
-
-    def _mend(self, log: Log) -> None:
-        """Recover a failed log. Raises OSError if that fails, or if it was tried a moment ago."""
-        seconds = self.topic.shared.seconds()
-        if seconds < self._mend_at:
-            raise LogFailed(errno.EIO, f"the log failed and is tried again soon: {log.failure}")
-        self._mend_at = seconds + _MEND_EVERY_SECONDS
-        log.recover()
-        self._mend_at = -math.inf
-
-    def _known_trouble(self) -> PartitionTrouble:
-        if self._trouble is None:
-            self._trouble = PartitionTrouble(logger, self.topic.directory_of(self.index))
-        return self._trouble
 
     def _write(self, log: Log, batches: Sequence[bytearray]) -> int:
         self.topic.shared.used(log)
@@ -515,8 +385,8 @@ class Partition:
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         log.append(data, headers)
         derived = self._derived
-        derived.appended(headers, len(data))
-        self._unannounced.append((next_offset, len(data)))
+        derived.appended(log, headers, batches, len(data))
+        self._announcements.appended(next_offset, len(data))
         if not self.topic.policy.is_durable:
             self.advance()
         if derived.appended_bytes >= derived.snapshot_at_bytes:
@@ -529,9 +399,13 @@ class Partition:
 
 
 def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:
-    return AppendResult(
-        error,
-        message=f"Producer {header.producer_id} at epoch {header.producer_epoch} sent sequence "
-        f"{header.base_sequence}",
-        has_log_start=True,
+    message = (
+        f"Producer {header.producer_id} at epoch {header.producer_epoch} sent sequence {header.base_sequence}"
     )
+    if error == ErrorCode.INVALID_TXN_STATE:
+        message = (
+            "Record was not part of an ongoing transaction"
+            if header.is_transactional
+            else f"Producer {header.producer_id} sent a batch without its open transaction"
+        )
+    return AppendResult(error, message=message, has_log_start=True)

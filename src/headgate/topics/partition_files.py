@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from pathlib import Path
 
 from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
@@ -80,19 +81,21 @@ def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) ->
     replace_file(fs, directory / LEADER_EPOCHS_FILE, epochs.encode())
 
 
-def load_producers(fs: FileSystem, directory: Path, log: Log, count: ProducerCount) -> Producers:
+def load_producers(
+    fs: FileSystem, directory: Path, log: Log, count: ProducerCount, in_transaction: Container[int]
+) -> Producers:
     """Return the producers' state at the end of the log, from all readable segments. Raises OSError."""
-    decoded = _read_snapshot(fs, directory, count)
+    decoded = _read_snapshot(fs, directory, count, in_transaction)
     if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
         if decoded is not None:
             decoded[0].clear()
-        producers, read_from = Producers(count), log.log_start_offset
+        producers, read_from = Producers(count, in_transaction), log.log_start_offset
     else:
         producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
     for segment in log.segments.reaching(read_from):
         try:
-            for header, _ in log.batches(max(read_from, segment.base_offset), segment.next_offset):
-                producers.remember(header)
+            for header, batch in log.batches(max(read_from, segment.base_offset), segment.next_offset):
+                producers.take(header, batch)
         except CorruptBatch:
             continue  # readers get the error; producers of damaged batches start anew
     return producers
@@ -139,9 +142,12 @@ def discard_producers_beyond(fs: FileSystem, directory: Path, end_offset: int) -
 
 
 def _read_snapshot(
-    fs: FileSystem, directory: Path, count: ProducerCount | None = None
+    fs: FileSystem,
+    directory: Path,
+    count: ProducerCount | None = None,
+    in_transaction: Container[int] = (),
 ) -> tuple[Producers, int] | None:
     try:
-        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE), count)
+        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE), count, in_transaction)
     except FileNotFoundError:
         return None

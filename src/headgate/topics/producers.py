@@ -1,4 +1,4 @@
-"""State of one partition's idempotent producers, and the sequence checks that use it.
+"""State of one partition's idempotent and transactional producers, and the checks that use it.
 
 Rules (those of Kafka's brokers):
 
@@ -7,10 +7,12 @@ Rules (those of Kafka's brokers):
 3. A batch with the epoch and sequences of one of the last five is a duplicate: the answer is the first offset
    of that batch.
 4. Any other sequence is OUT_OF_ORDER_SEQUENCE_NUMBER, also that of a batch older than the last five.
-5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0.
+5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0. A marker that ends a
+   transaction may have a newer epoch than its batches: the epochs before it are then fenced.
 6. A producer without a batch for `producer.id.expiration.ms` is removed. Unlike in Kafka, the least recent
    one is removed too beyond `MOST_PRODUCERS`, or `MOST_OF_ALL` in all partitions, as a client may use a new
-   id for each batch. `FEWEST_PRODUCERS` of a partition are always kept.
+   id for each batch. `FEWEST_PRODUCERS` of a partition are always kept, and so is every producer with an open
+   transaction.
 
 The table is derived from the log. `encode` and `decode` are its snapshot, with a checksum; it is discarded in
 case of doubt, and the log has precedence.
@@ -20,12 +22,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.log.header import BatchHeader, Buffer
+from headgate.log.markers import read_marker
 
 REMEMBERED_BATCHES = 5
 MOST_PRODUCERS = 10_000
@@ -34,9 +38,11 @@ MOST_OF_ALL = 200_000
 FEWEST_PRODUCERS = 20
 _MAXIMUM_SEQUENCE = (1 << 31) - 1
 
-_SNAPSHOT_VERSION = 1
+_TRIED_TO_REMOVE = 32
+"""At most so many producers with open transactions are passed over to remove one."""
+_SNAPSHOT_VERSION = 2
 _HEADER = struct.Struct(">HIqI")  # version, CRC-32 of all that follows it, log end offset, producers
-_PRODUCER = struct.Struct(">qhqB")  # id, epoch, last timestamp, remembered batches
+_PRODUCER = struct.Struct(">qhqiB")  # id, epoch, last timestamp, coordinator epoch, remembered batches
 _BATCH = struct.Struct(">iiqqq")
 _CHECKED_FROM = 6  # where in a snapshot the checksummed part begins
 
@@ -75,11 +81,21 @@ class RememberedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """The last batches of one producer, oldest first; all of one epoch, at most five."""
+    """The last batches of one producer, oldest first; all of one epoch, at most five.
+
+    None after a marker with a newer epoch.
+    """
 
     epoch: int
     last_timestamp: int
     batches: list[RememberedBatch] = field(default_factory=list)
+    coordinator_epoch: int = -1
+    """The epoch of the transaction coordinator that wrote the last marker; -1 without a marker."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence in this epoch; -1 without one."""
+        return self.batches[-1].last_sequence if self.batches else -1
 
 
 class ProducerCount:
@@ -92,13 +108,16 @@ class ProducerCount:
 
 
 class Producers:
-    """The idempotent producers of one partition."""
+    """The idempotent and transactional producers of one partition."""
 
-    __slots__ = ("_count", "_states")
+    __slots__ = ("_count", "_in_transaction", "_states")
 
-    def __init__(self, count: ProducerCount | None = None) -> None:
-        """`count` counts these producers together with those of other partitions."""
+    def __init__(self, count: ProducerCount | None = None, in_transaction: Container[int] = ()) -> None:
+        """`count` counts these producers together with those of other partitions; those `in_transaction` are
+        never removed.
+        """
         self._count = ProducerCount() if count is None else count
+        self._in_transaction = in_transaction
         self._states: dict[int, ProducerState] = {}
         """By producer id, the least recent one first."""
 
@@ -123,9 +142,18 @@ class Producers:
         for remembered in state.batches:
             if remembered.first_sequence == batch.base_sequence and remembered.last_sequence == last_sequence:
                 return remembered
-        if batch.base_sequence == sequence_after(state.batches[-1].last_sequence, 1):
+        if batch.base_sequence == sequence_after(state.last_sequence, 1):
             return ErrorCode.NONE
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def take(self, header: BatchHeader, batch: Buffer) -> None:
+        """Record a batch that is in the log, live or at load. Raises CorruptBatch."""
+        if not header.is_control:
+            self.remember(header)
+        elif header.producer_id >= 0 and header.record_count:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.remember_marker(header, marker.coordinator_epoch)
 
     def remember(self, batch: SequencedBatch) -> None:
         """Record a batch that is in the log, live or at load. Batches without a sequence change nothing."""
@@ -138,33 +166,62 @@ class Producers:
             batch.base_offset + batch.last_offset_delta,
             batch.max_timestamp,
         )
-        state = self._states.pop(batch.producer_id, None)
-        if state is None or state.epoch != batch.producer_epoch:
-            self._count.total += state is None
-            self._states[batch.producer_id] = ProducerState(
-                batch.producer_epoch, batch.max_timestamp, [remembered]
-            )
-            self._make_room()
-            return
-        self._states[batch.producer_id] = state
-        state.last_timestamp = batch.max_timestamp
+        state = self._state_at(batch)
         state.batches.append(remembered)
         if len(state.batches) > REMEMBERED_BATCHES:
             del state.batches[0]
 
+    def remember_marker(self, batch: SequencedBatch, coordinator_epoch: int) -> None:
+        """Record a marker that is in the log, live or at load."""
+        self._state_at(batch).coordinator_epoch = coordinator_epoch
+
+    def _state_at(self, batch: SequencedBatch) -> ProducerState:
+        """Return the state of the batch's producer, now the most recent one, in the batch's epoch."""
+        state = self._states.pop(batch.producer_id, None)
+        if state is None:
+            state = ProducerState(batch.producer_epoch, batch.max_timestamp)
+            self._states[batch.producer_id] = state
+            self._count.total += 1
+            self._make_room()
+            return state
+        self._states[batch.producer_id] = state
+        state.last_timestamp = batch.max_timestamp
+        if state.epoch != batch.producer_epoch:
+            state.epoch = batch.producer_epoch
+            state.batches = []
+        return state
+
     def _make_room(self) -> None:
         states, count = self._states, self._count
-        while len(states) > MOST_PRODUCERS or (count.total > MOST_OF_ALL and len(states) > FEWEST_PRODUCERS):
-            del states[next(iter(states))]
-            count.total -= 1
+        tries = _TRIED_TO_REMOVE
+        while tries and (
+            len(states) > MOST_PRODUCERS or (count.total > MOST_OF_ALL and len(states) > FEWEST_PRODUCERS)
+        ):
+            producer_id = next(iter(states))
+            state = states.pop(producer_id)
+            if producer_id in self._in_transaction:
+                states[producer_id] = state
+                tries -= 1
+            else:
+                count.total -= 1
 
     def expire(self, before: Millis) -> int:
-        """Remove producers whose last batch is older than `before` (ms); return how many."""
-        stale = [key for key, state in self._states.items() if state.last_timestamp < before]
+        """Remove producers without an open transaction whose last batch is older than `before` (ms); return
+        how many.
+        """
+        stale = [
+            key
+            for key, state in self._states.items()
+            if state.last_timestamp < before and key not in self._in_transaction
+        ]
         for producer_id in stale:
             del self._states[producer_id]
         self._count.total -= len(stale)
         return len(stale)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """Return the state of a producer."""
+        return self._states.get(producer_id)
 
     def items(self) -> Iterable[tuple[int, ProducerState]]:
         """Return every producer id with its state."""
@@ -174,7 +231,15 @@ class Producers:
         """Return a snapshot of the table as of log end offset `end_offset`."""
         parts: list[bytes] = []
         for producer_id, state in self._states.items():
-            parts.append(_PRODUCER.pack(producer_id, state.epoch, state.last_timestamp, len(state.batches)))
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id,
+                    state.epoch,
+                    state.last_timestamp,
+                    state.coordinator_epoch,
+                    len(state.batches),
+                )
+            )
             parts.extend(_BATCH.pack(*batch) for batch in state.batches)
         body = b"".join(parts)
         header = _HEADER.pack(_SNAPSHOT_VERSION, 0, end_offset, len(self._states))
@@ -182,24 +247,28 @@ class Producers:
         return _HEADER.pack(_SNAPSHOT_VERSION, checksum, end_offset, len(self._states)) + body
 
     @classmethod
-    def decode(cls, data: bytes, total: ProducerCount | None = None) -> tuple[Producers, int] | None:
+    def decode(
+        cls, data: bytes, total: ProducerCount | None = None, in_transaction: Container[int] = ()
+    ) -> tuple[Producers, int] | None:
         """Return the table and its log end offset; None for bytes that are no complete, valid snapshot."""
         if len(data) < _HEADER.size:
             return None
         version, checksum, end_offset, count = _HEADER.unpack_from(data)
         if version != _SNAPSHOT_VERSION or checksum != zlib.crc32(data[_CHECKED_FROM:]):
             return None
-        producers = cls(total)
+        producers = cls(total, in_transaction)
         at = _HEADER.size
         for _ in range(count):
-            producer_id, epoch, last_timestamp, batches = _PRODUCER.unpack_from(data, at)
+            producer_id, epoch, last_timestamp, coordinator_epoch, batches = _PRODUCER.unpack_from(data, at)
             at += _PRODUCER.size
             remembered = [
                 RememberedBatch(*_BATCH.unpack_from(data, at + index * _BATCH.size))
                 for index in range(batches)
             ]
             at += batches * _BATCH.size
-            producers._states[producer_id] = ProducerState(epoch, last_timestamp, remembered)
+            producers._states[producer_id] = ProducerState(
+                epoch, last_timestamp, remembered, coordinator_epoch
+            )
         producers._count.total += len(producers._states)
         producers._make_room()
         return producers, end_offset

@@ -24,6 +24,8 @@ class Shared:
     settings: Settings
     waiters: Waiters
     leader_epoch: int
+    committed_waiters: Waiters = field(default_factory=Waiters)
+    """The readers that wait for committed records; `waiters` are those that wait for any."""
     unrecovered: set[tuple[TopicId, int]] = field(default_factory=set)
     """Partitions whose logs a crash may have torn, and which were not opened since."""
     seconds: Callable[[], float] = time.monotonic

@@ -13,7 +13,8 @@ from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.catalogue import CatalogueEntry
 from headgate.topics.names import is_always_compacted, is_internal
-from headgate.topics.partition import OwningTopic, Partition
+from headgate.topics.partition import Partition
+from headgate.topics.partition_log import OwningTopic, PartitionLog
 from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.shared import Shared
 
@@ -119,8 +120,9 @@ class Topic(OwningTopic):
             partition = Partition(self, index)
         return partition
 
-    def keep(self, partition: Partition) -> None:
+    def keep(self, partition: PartitionLog) -> None:
         """Make this the only object of the partition from now on."""
+        assert isinstance(partition, Partition)
         kept = self._kept.setdefault(partition.index, partition)
         assert kept is partition, f"{partition} is in use, but another object was kept for it"
 
@@ -158,7 +160,7 @@ class Topic(OwningTopic):
             for index in range(self.partition_count)
         ]
 
-    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
+    def load_log(self, partition: PartitionLog, on_truncated: Callable[[Recovery], None]) -> Log:
         """Read the log of a partition from the disk, without any change to this object. Raises OSError."""
         return Log.open(
             self.shared.fs,
@@ -168,7 +170,7 @@ class Topic(OwningTopic):
             on_truncated=on_truncated,
         )
 
-    def log_opened(self, partition: Partition, log: Log) -> None:
+    def log_opened(self, partition: PartitionLog, log: Log) -> None:
         """Register the open log of a partition, and keep the partition from now on."""
         self.shared.unrecovered.discard(partition.key)
         self.shared.used(log)
@@ -202,6 +204,7 @@ class Topic(OwningTopic):
         directories = [self.directory_of(index) for index in self.written_partitions()]
         self.shared.unrecovered.difference_update((self.topic_id, index) for index in self._written)
         self.shared.waiters.wake_topic(self.topic_id)
+        self.shared.committed_waiters.wake_topic(self.topic_id)
         self._given_up = [partition for partition in self._kept.values() if partition.is_being_read]
         self._kept.clear()
         self._written.clear()

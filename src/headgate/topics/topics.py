@@ -115,8 +115,13 @@ class Topics:
 
     @property
     def waiters(self) -> Waiters:
-        """The waiting long polls."""
+        """The waiting long polls for any records."""
         return self._shared.waiters
+
+    @property
+    def committed_waiters(self) -> Waiters:
+        """The waiting long polls for committed records."""
+        return self._shared.committed_waiters
 
     @property
     def leader_epoch(self) -> int:

@@ -1,0 +1,116 @@
+"""The aborted transactions of one segment, and Kafka's file format for them, `.txnindex`.
+
+    version i16 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64
+
+for each aborted transaction whose marker is in the segment, in the order of the markers. The last offset is
+that of the marker; the last stable offset is that of the log after the marker. Rules:
+
+1. Last offsets grow, and last stable offsets never decrease. So the transactions that a reader needs are
+   found by bisection; only those that were aborted during a longer transaction are searched one by one, in
+   columns.
+2. The file is derived from the log, which has precedence. It has no checksum: who knows the transactions of
+   the log decides whether a file is used (`topics/transaction_loading.py`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+_ENTRY: Final = Struct(">hqqqq")
+ENTRY_BYTES: Final = _ENTRY.size
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction: the offsets of its first batch and of its marker, and the last stable offset
+    of the log after the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedTransactions:
+    """The aborted transactions of one segment, in the order of their markers."""
+
+    __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets")
+
+    def __init__(self) -> None:
+        self._producer_ids: array[int] = array("q")
+        self._first_offsets: array[int] = array("q")
+        self._last_offsets: array[int] = array("q")
+        self._stable_offsets: array[int] = array("q")
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def __getitem__(self, at: int) -> AbortedTransaction:
+        return AbortedTransaction(
+            self._producer_ids[at], self._first_offsets[at], self._last_offsets[at], self._stable_offsets[at]
+        )
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return map(self.__getitem__, range(len(self)))
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add a transaction whose marker is after all others."""
+        assert not self._last_offsets or self._last_offsets[-1] < aborted.last_offset
+        self._producer_ids.append(aborted.producer_id)
+        self._first_offsets.append(aborted.first_offset)
+        self._last_offsets.append(aborted.last_offset)
+        self._stable_offsets.append(aborted.last_stable_offset)
+
+    def truncate(self, offset: int) -> None:
+        """Remove the transactions whose markers are at `offset` or after it."""
+        keep = bisect_left(self._last_offsets, offset)
+        for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._stable_offsets):
+            del column[keep:]
+
+    def find(self, start: int, end: int) -> tuple[list[tuple[int, int]], bool]:
+        """Return producer id and first offset of each transaction with records from `start` to below `end`,
+        and whether no later segment can have more of them.
+        """
+        first = bisect_left(self._last_offsets, start)
+        # After this entry no transaction was open that began before `end`.
+        last = bisect_left(self._stable_offsets, end, first)
+        is_complete = last < len(self)
+        first_offsets = np.frombuffer(self._first_offsets, np.int64)[first : last + 1]
+        found = (np.flatnonzero(first_offsets < end) + first).tolist()
+        del first_offsets  # An exported buffer cannot grow.
+        return [(self._producer_ids[at], self._first_offsets[at]) for at in found], is_complete
+
+    def to_bytes(self) -> bytes:
+        """Return the contents of the .txnindex file."""
+        return b"".join(_ENTRY.pack(_VERSION, *one) for one in self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> AbortedTransactions | None:
+        """Return the transactions in a .txnindex file; None if the bytes cannot be one."""
+        if len(data) % ENTRY_BYTES:
+            return None
+        found = cls()
+        before = AbortedTransaction(-1, -1, -1, -1)
+        for version, *fields in _ENTRY.iter_unpack(data):
+            one = AbortedTransaction(*fields)
+            if version != _VERSION or not _follows(before, one):
+                return None
+            found.append(one)
+            before = one
+        return found
+
+
+def _follows(before: AbortedTransaction, one: AbortedTransaction) -> bool:
+    return (
+        one.producer_id >= 0
+        and 0 <= one.first_offset < one.last_offset
+        and before.last_offset < one.last_offset
+        and before.last_stable_offset <= one.last_stable_offset <= one.last_offset + 1
+    )
