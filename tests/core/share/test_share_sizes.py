@@ -13,7 +13,7 @@ from headgate.core.share.partition.model import AcknowledgementBatch, Acknowledg
 from headgate.core.share.partition.ranges import MOST, Ranges
 from headgate.core.share.partition.share_partition import MOST_AT_ONCE, SharePartition
 from headgate.domain.ids import Millis
-from headgate.records.share_batches import ROW, StateBatches
+from headgate.records.share_batches import StateBatches
 
 IN_FLIGHT = 20_000
 
@@ -25,10 +25,10 @@ def _bytes_of(ranges: Ranges) -> int:
 
 def _alternating(count: int) -> StateBatches:
     """Every second offset is acknowledged."""
-    rows = np.zeros(count, ROW)
-    rows["first"] = rows["last"] = np.arange(count) * 2 + 1
-    rows["state"], rows["count"] = ACKNOWLEDGED, 1
-    return StateBatches(rows)
+    offsets = np.arange(count) * 2 + 1
+    return StateBatches(
+        np.stack([offsets, offsets, np.full(count, ACKNOWLEDGED), np.ones(count, np.int64)], 1)
+    )
 
 
 def test_in_flight_ranges_are_small() -> None:

@@ -20,7 +20,15 @@ from headgate.core.share.partition.ranges import (
     NO_BATCH,
     Ranges,
 )
-from headgate.records.share_batches import PERSISTED_STATES, StateBatches
+from headgate.records.share_batches import (
+    COUNT,
+    FIRST,
+    LAST,
+    PERSISTED_STATES,
+    STATE,
+    BatchRows,
+    StateBatches,
+)
 
 SLICE = 8_192
 """Batches that are read in one step, which takes about two milliseconds."""
@@ -37,29 +45,32 @@ def load_steps(ranges: Ranges, batches: StateBatches) -> Iterator[None]:
 
     Raises InvalidState; the window is then of no use.
     """
-    for begin in range(0, len(batches), SLICE):
-        rows = batches.rows[begin : begin + SLICE]
-        firsts, lasts = rows["first"].astype(np.int64), rows["last"].astype(np.int64)
-        kept = lasts >= ranges.start
-        _check(firsts, lasts, rows["state"])
-        if kept.any():
-            firsts = np.maximum(firsts[kept], ranges.start)
-            if firsts[0] < ranges.end:
-                raise InvalidState(f"the batch at offset {firsts[0]} overlaps the one before it")
-            _add(ranges, firsts, lasts[kept], rows["state"][kept], rows["count"][kept])
-        yield None
+    for part in batches.parts:
+        for begin in range(0, len(part), SLICE):
+            _add_rows(ranges, part[begin : begin + SLICE])
+            yield None
 
 
-def _check(firsts: Ints, lasts: Ints, states: NDArray[np.int8]) -> None:
+def _add_rows(ranges: Ranges, rows: BatchRows) -> None:
+    firsts, lasts, states = rows[:, FIRST], rows[:, LAST], rows[:, STATE]
+    _check(firsts, lasts, states)
+    kept = lasts >= ranges.start
+    if not kept.any():
+        return
+    firsts = np.maximum(firsts[kept], ranges.start)
+    if firsts[0] < ranges.end:
+        raise InvalidState(f"the batch at offset {firsts[0]} overlaps the one before it")
+    _add(ranges, firsts, lasts[kept], states[kept], rows[kept, COUNT])
+
+
+def _check(firsts: Ints, lasts: Ints, states: Ints) -> None:
     if (lasts < firsts).any() or (firsts[1:] <= lasts[:-1]).any():
         raise InvalidState("state batches overlap or are not in the order of their offsets")
     if not np.isin(states, list(PERSISTED_STATES)).all():
         raise InvalidState("a state batch has an unknown delivery state")
 
 
-def _add(
-    ranges: Ranges, firsts: Ints, lasts: Ints, states: NDArray[np.int8], counts: NDArray[np.int16]
-) -> None:
+def _add(ranges: Ranges, firsts: Ints, lasts: Ints, states: Ints, counts: Ints) -> None:
     """Add ranges and the holes before them to the end of the window."""
     hole_ends = np.concatenate((np.array([ranges.end], np.int64), lasts[:-1] + 1))
     has_hole = firsts > hole_ends
