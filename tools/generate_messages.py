@@ -56,6 +56,7 @@ API_NAMES = (
     "delete_groups",
     "incremental_alter_configs",
     "list_partition_reassignments",
+    "txn_offset_commit",
     "offset_delete",
     "describe_cluster",
     "consumer_group_heartbeat",

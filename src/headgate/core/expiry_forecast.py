@@ -2,7 +2,8 @@
 
 The sweep (`upkeep.py`) removes what is expired; it runs every `offsets.retention.check.interval.ms`, so an
 offset may outlive its time by that. A forecast of one group has every offset. A forecast of all groups
-without members has two times for each group: those of its first and its last offset.
+without members has two times for each group: those of its first and its last offset. A pending offset holds
+the expiry of its partition until its transaction ends, which forecasts do not count.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@
    answer as the first.
 3. Offsets of a group that does not exist belong to a deletion that a crash interrupted. Its request was not
    answered; after the load the deletion continues (`loaded`), and the offsets are not visible meanwhile.
+4. All pending offsets are removed in the first step, also if they are many: otherwise a transaction that is
+   committed during the deletion would create the group again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer
 from headgate.core.groups import Groups
+from headgate.core.offsets.pending import PendingOffsets
 from headgate.core.offsets.removal import removals_of
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
@@ -60,10 +63,13 @@ class _Deletion:
 class GroupDeletions:
     """The group deletions of one shard that are in progress."""
 
-    __slots__ = ("_deadlines", "_groups", "_offsets", "_under_way")
+    __slots__ = ("_deadlines", "_groups", "_offsets", "_pending", "_under_way")
 
-    def __init__(self, offsets: OffsetTable, groups: Groups, deadlines: Deadlines[Timer]) -> None:
+    def __init__(
+        self, offsets: OffsetTable, pending: PendingOffsets, groups: Groups, deadlines: Deadlines[Timer]
+    ) -> None:
         self._offsets = offsets
+        self._pending = pending
         self._groups = groups
         self._deadlines = deadlines
         self._under_way: dict[GroupId, _Deletion] = {}
@@ -89,12 +95,14 @@ class GroupDeletions:
         if not kind.is_empty(group_id):
             return answer(token, ErrorCode.NON_EMPTY_GROUP)
         deletion = _Deletion(self._offsets, group_id, [token])
-        records, tombstones = deletion.step(OFFSETS_AT_ONCE), self._groups.tombstones(group_id, kind)
+        waiting = {topic: [*partitions] for topic, partitions in self._pending.of_group(group_id).items()}
+        removals = [*removals_of(group_id, waiting), *deletion.step(OFFSETS_AT_ONCE)]
+        tombstones = self._groups.tombstones(group_id, kind)
         if deletion.is_over:
-            return Effects([*records, *tombstones], _replies(deletion))
+            return Effects([*removals, *tombstones], _replies(deletion))
         self._under_way[group_id] = deletion
         self._deadlines.set(_DELETE, Millis(now + BETWEEN_SLICES_MS))
-        return Effects([*tombstones, *records])
+        return Effects([*tombstones, *removals])
 
     def go_on(self, now: Millis) -> GroupEffects:
         """Do one slice of the deletion that has waited longest; restart it after a pause if it fails."""

@@ -112,9 +112,9 @@ class GroupShard:
         self._fetch_checks = [check for check in fetch_checks if check is not None]
         self.groups.consist_of(self._kinds)
         self._retentions = Retentions(settings)
-        self._upkeep = Upkeep(context, self.offsets, self.groups, self._retentions)
+        self._upkeep = Upkeep(context, self.offsets, self.pending, self.groups, self._retentions)
         self._forecasts = ExpiryForecasts(self.offsets, self.groups, self.paused, self._retentions)
-        self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
+        self._deletions = GroupDeletions(self.offsets, self.pending, self.groups, self._deadlines)
         pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
         self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
         self._commands_by_timer: dict[IntEnum, GroupCommands] = {}
@@ -220,6 +220,8 @@ class GroupShard:
         """
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
+                if self.pending.has(group_id, topic, partition):
+                    return None  # a record now would override the pending offset
                 stored = self.offsets.get(group_id, topic, partition)
                 if stored is None or self.groups.find(group_id) is None:  # they are being deleted
                     return OffsetTombstone(group_id, topic, partition)
@@ -424,7 +426,7 @@ class GroupShard:
             """Members read the topic, and not just these partitions are set aside."""
             return is_subscribed(topic) and not self._pauses.are_released(command.group_id, topic, partitions)
 
-        result, records = delete(self.offsets, command, is_held)
+        result, records = delete(self.offsets, self.pending, command, is_held)
         return together(Effects(records), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:

@@ -17,7 +17,8 @@ from headgate.core.events import ExpiryReason, GroupExpired, OffsetsExpired
 from headgate.core.groups import Groups
 from headgate.core.kinds import ShardContext
 from headgate.core.offsets.expiry import Aging, GroupClock
-from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
+from headgate.core.offsets.pending import PendingOffsets
+from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_pending, erase_topic
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.retentions import Retentions
@@ -59,6 +60,7 @@ class Upkeep:
         "_interval_ms",
         "_offsets",
         "_paused",
+        "_pending",
         "_retentions",
         "_system_time",
         "_to_erase",
@@ -67,13 +69,19 @@ class Upkeep:
     )
 
     def __init__(
-        self, context: ShardContext, offsets: OffsetTable, groups: Groups, retentions: Retentions
+        self,
+        context: ShardContext,
+        offsets: OffsetTable,
+        pending: PendingOffsets,
+        groups: Groups,
+        retentions: Retentions,
     ) -> None:
         self._retentions = retentions
         self._events = context.events
         self.counts = ExpiryCounts()
         self._interval_ms: int = context.settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
+        self._pending = pending
         self._groups = groups
         self._paused = context.paused
         self._deadlines = context.deadlines
@@ -174,10 +182,12 @@ class Upkeep:
             walk.look_again()
         else:
             subscription = kind.subscription_of(group_id)
-            retention = Retention(clock, subscription, system_time, self._retentions.of(group_id))
+            retention_ms = self._retentions.of(group_id)
+            retention = Retention(clock, subscription, self._pending, system_time, retention_ms)
             retention.expire(walk, room)
             self._report(group_id, clock, retention, is_empty=kind.is_empty(group_id))
-        if walk.knows_all and not walk.stays and kind.is_empty(group_id):
+        is_unused = walk.knows_all and not walk.stays and not self._pending.has_group(group_id)
+        if is_unused and kind.is_empty(group_id):
             room.records.extend(self._groups.tombstones(group_id, kind))
             self.counts.groups += 1
             self._events.report(GroupExpired(group_id))
@@ -212,6 +222,7 @@ class Upkeep:
             topic, token = self._to_erase[0]
             try:
                 if self._erased is None:
+                    erase_pending(self._pending, topic, room)
                     self._erased = self._offsets.offsets_of_topic(topic)
                 is_done = erase_topic(self._erased, topic, room)
             except Exception as failure:

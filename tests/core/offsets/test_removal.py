@@ -65,7 +65,7 @@ def test_the_work_of_a_deletion_grows_with_the_partitions_also_if_each_names_its
     partitions: list[Any] = [(topic, [Index(one)]) for one in range(count)]
     Index.looks = 0
     command = DeleteOffsets(group_id, partitions)
-    result, removals = removal.delete(h.shard.offsets, command, lambda topic, named: False)
+    result, removals = removal.delete(h.shard.offsets, h.shard.pending, command, lambda topic, named: False)
     assert Index.looks < 30 * count
     assert [error for _, error in result.topics] == [NONE] * count
     removed: list[Any] = [one for change in removals for one in records_of(change)]

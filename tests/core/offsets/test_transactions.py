@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.core.harness import NONE, Harness
+from tests.core.harness import NONE, Harness, join
 
-from headgate.core.commands import ListGroups
+from headgate.core.classic.state import ClassicState
+from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups
 from headgate.core.contract import Producer
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
+    DeleteOffsets,
     FetchedColumns,
     FetchesAgain,
     FetchOffsets,
@@ -21,6 +23,7 @@ from headgate.core.offsets.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.records import OffsetCommit
 
 G, T = GroupId("g"), TopicName("t")
 
@@ -172,3 +175,131 @@ def test_a_repeated_stable_fetch_notices_a_pending_offset() -> None:
     h.end(7)
     [after] = h.ask(FetchesAgain([again]))
     assert after.offsets == [5]
+
+
+# --- removal ---
+
+
+def test_a_deletion_kills_pending_offsets() -> None:
+    """OffsetDelete removes those of its partitions, whatever the transaction does afterwards."""
+    h = Harness()
+    h.commit("g", offset=3)
+    for partition in (0, 1, 2):
+        h.commit_in(7, offset=5, partition=partition)
+    h.ask(DeleteOffsets(G, [(T, [0, 1, 1, 9])]))
+    assert stable_fetch(h, 0, 1, 2).unstable == {"t": {2}}
+    h.end(7)
+    assert [h.offset("g", partition=partition) for partition in (0, 1, 2)] == [None, None, 5]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3000])
+def test_a_deleted_group_does_not_come_back(count: int) -> None:
+    """Kafka deletes it over its pending offsets, which then never appear; also in several steps."""
+    h = Harness()
+    h.replays_each_step = False
+    numbers = np.arange(count)
+    h.ask(CommitOffsets(G, [(T, OffsetColumns(numbers, numbers, numbers, ""))]))
+    for partition in (0, 5, 5000):
+        h.commit_in(7, offset=5, partition=partition)
+    token = h.send(DeleteGroup(G))
+    h.end(7)
+    h.advance(1000)
+    assert h.answers[token] is NONE
+    assert not h.ask(ListGroups()).groups
+    h.commit("g", partition=9)
+    assert h.offset("g", partition=5) is None
+
+
+def test_a_group_with_pending_offsets_refuses_deletion_while_it_has_members() -> None:
+    """Pending offsets alone do not keep it; members do."""
+    h = Harness()
+    h.stable_group("m")
+    h.commit_in(7, offset=5)
+    assert h.ask(DeleteGroup(G)) is ErrorCode.NON_EMPTY_GROUP
+    h.end(7)
+    assert h.offset("g") == 5
+
+
+def test_the_pending_offsets_of_a_deleted_topic_are_removed() -> None:
+    """Also those of partitions without a committed offset; a topic of the same name has none of them."""
+    h = Harness()
+    h.commit("g", partition=0)
+    for topic in ("t", "u"):
+        for partition in (0, 1):
+            h.commit_in(7, topic=topic, partition=partition, offset=5)
+    assert h.ask(DeleteTopicOffsets(T)) is NONE
+    h.end(7)
+    assert [h.offset("g", partition=partition) for partition in (0, 1)] == [None, None]
+    assert [h.offset("g", "u", partition) for partition in (0, 1)] == [5, 5]
+
+
+MINUTE = 60_000
+
+
+def expiring() -> Harness:
+    """Return a shard with a retention of ten minutes and a sweep every ten seconds."""
+    return Harness(offsets_retention_minutes="10", offsets_retention_check_interval_ms="10000")
+
+
+def test_a_pending_offset_holds_the_clock_of_its_partition() -> None:
+    """The committed offset of the partition does not expire, others do; nor does the group."""
+    h = expiring()
+    h.commit("g", partition=0, offset=3)
+    h.commit("g", partition=1, offset=3)
+    h.advance(9 * MINUTE)
+    h.commit_in(7, partition=0, offset=5)
+    h.commit_in(7, "only-pending", offset=5)
+    h.advance(30 * MINUTE)
+    assert (h.offset("g", partition=0), h.offset("g", partition=1)) == (3, None)
+    assert [group.group_id for group in h.ask(ListGroups()).groups] == ["g", "only-pending"]
+    h.end(7, is_committed=False)
+    h.advance(MINUTE)
+    assert not h.ask(ListGroups()).groups
+
+
+def test_a_committed_offset_expires_one_retention_after_its_commit() -> None:
+    """Its time is that of the commit in the transaction, not that of the marker, as in Kafka."""
+    h = expiring()
+    h.commit_in(7, offset=5)
+    h.advance(9 * MINUTE)
+    h.end(7)
+    assert h.offset("g") == 5
+    h.advance(2 * MINUTE)
+    assert h.offset("g") is None
+
+
+# --- members ---
+
+
+def test_a_commit_without_a_member_is_accepted() -> None:
+    """Early versions cannot name one: also in a group with members, and during a rebalance."""
+    h = Harness()
+    generation = h.stable_group("m")
+    assert h.commit_in(7).error is NONE
+    named = h.commit_in(7, member_id="m", generation=generation - 1)
+    assert named.error is ErrorCode.ILLEGAL_GENERATION
+    assert h.commit_in(7, member_id="x", generation=generation).error is ErrorCode.UNKNOWN_MEMBER_ID
+    h.send(join(new_member_id="other", must_know_member_id=False))
+    h.advance(1)
+    assert h.commit_in(7, member_id="m", generation=generation).error is NONE
+
+
+def test_a_transactional_commit_does_not_keep_a_member_alive() -> None:
+    """It comes from a producer, as in Kafka."""
+    h = Harness()
+    generation = h.stable_group("m")
+    for _ in range(12):
+        h.advance(1000)
+        h.commit_in(7, member_id="m", generation=generation)
+    assert h.state("g") is ClassicState.EMPTY
+
+
+def test_a_torn_commit_does_not_override_a_pending_offset() -> None:
+    """Its values are not restored where an offset is pending: that record would be the later one."""
+    h = Harness()
+    h.commit("g", offset=3)
+    h.commit_in(7, offset=5)
+    torn = OffsetCommit(G, T, 0, 9, -1, "", h.now)
+    assert h.shard.current_record(torn) is None
+    h.end(7)
+    assert h.shard.current_record(torn) == OffsetCommit(G, T, 0, 5, -1, "", h.now)

@@ -13,6 +13,7 @@ import numpy as np
 
 from headgate.core.offsets.commands import DeleteOffsets, DeleteOffsetsResult
 from headgate.core.offsets.expiry import GroupClock, is_expired
+from headgate.core.offsets.pending import PendingOffsets
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
@@ -66,9 +67,12 @@ class Slice:
 
 
 def delete(
-    table: OffsetTable, command: DeleteOffsets, is_held: Callable[[TopicName, Sequence[int]], bool]
+    table: OffsetTable,
+    pending: PendingOffsets,
+    command: DeleteOffsets,
+    is_held: Callable[[TopicName, Sequence[int]], bool],
 ) -> tuple[DeleteOffsetsResult, Sequence[Change]]:
-    """Delete offsets. An offset that was never committed is no error.
+    """Delete offsets, also pending ones. An offset that was never committed is no error.
 
     `is_held` returns whether the group reads any of these partitions of a topic, which refuses all of them.
     """
@@ -83,7 +87,10 @@ def delete(
         wanted.setdefault(topic, []).extend(partitions)  # a request may name a topic thousands of times
     gone: dict[TopicName, list[int]] = {}
     for topic, named in wanted.items():
-        if found := table.committed_among(group_id, topic, named):
+        found = table.committed_among(group_id, topic, named)
+        if waiting := pending.partitions_of(group_id, topic):
+            found += (waiting & set(named)).difference(found)
+        if found:
             gone[topic] = found
     return DeleteOffsetsResult(ErrorCode.NONE, outcomes), removals_of(group_id, gone)
 
@@ -110,6 +117,12 @@ def removals_of(group_id: GroupId, offsets: Mapping[TopicName, Sequence[int]]) -
             {},
         )
     ]
+
+
+def erase_pending(pending: PendingOffsets, topic: TopicName, room: Slice) -> None:
+    """Remove the pending offsets of a topic, all at once: no transaction commits them during the removal."""
+    for group_id, partition in pending.of_topic(topic):
+        room.add(OffsetTombstone(group_id, topic, partition))
 
 
 def erase_topic(offsets: OffsetsOfTopic, topic: TopicName, room: Slice) -> bool:
@@ -153,13 +166,27 @@ class GroupWalk:
 class Retention:
     """The check which offsets of one group are expired now."""
 
-    __slots__ = ("_clock", "_is_subscribed", "_now", "_retention_ms", "expired", "expired_by_own_time")
+    __slots__ = (
+        "_clock",
+        "_is_subscribed",
+        "_now",
+        "_pending",
+        "_retention_ms",
+        "expired",
+        "expired_by_own_time",
+    )
 
     def __init__(
-        self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], now: Millis, retention_ms: int
+        self,
+        clock: GroupClock,
+        is_subscribed: Callable[[TopicName], bool],
+        pending: PendingOffsets,
+        now: Millis,
+        retention_ms: int,
     ) -> None:
         self._clock = clock
         self._is_subscribed = is_subscribed
+        self._pending = pending
         self._now = now
         self._retention_ms = retention_ms
         self.expired = 0
@@ -173,12 +200,16 @@ class Retention:
             room.take_steps(1)
             if found is not None:
                 topic, partition, stored = found
-                if self._is_subscribed(topic) or not is_expired(
-                    self._clock,
-                    stored.commit_timestamp,
-                    stored.expire_timestamp,
-                    self._now,
-                    self._retention_ms,
+                if (
+                    self._is_subscribed(topic)
+                    or not is_expired(
+                        self._clock,
+                        stored.commit_timestamp,
+                        stored.expire_timestamp,
+                        self._now,
+                        self._retention_ms,
+                    )
+                    or self._pending.has(walk.group_id, topic, partition)
                 ):
                     walk.stays = True
                 else:

@@ -40,6 +40,7 @@ APIS: dict[int, ApiInfo] = {
     21: ApiInfo("DeleteRecords", "delete_records", 0, 2, 2),
     22: ApiInfo("InitProducerId", "init_producer_id", 0, 6, 2),
     23: ApiInfo("OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 4),
+    28: ApiInfo("TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
     32: ApiInfo("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: ApiInfo("AlterConfigs", "alter_configs", 0, 2, 2),
     35: ApiInfo("DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
