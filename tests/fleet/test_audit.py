@@ -13,7 +13,12 @@ import pytest
 from tests.consumers import reading
 from tests.fleet.conftest import RETENTION_MINUTES, Command, commit
 
+from headgate.admin import Admin
+from headgate.admin import TopicPartition as AdminPartition
 from headgate.broker import Broker
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import TopicName
+from headgate.spark.stream.positions import metadata_of
 
 QUIET = ("--dead-after", "P1D", "--expiring-within", "PT1S", "--backwards-within", "PT0S")
 """Limits that find nothing in what a test has just done."""
@@ -60,6 +65,19 @@ def test_an_offset_that_was_set_back(broker: Broker, command: Command, new_group
     commit(broker, name, 2, 9)
     rows = audited(command, broker.bootstrap_servers, "--expiring-within", "PT1S")
     assert rows[name]["findings"] == "backwards"
+
+
+def test_an_undo_that_restores_an_earlier_commit_of_a_stream(
+    broker: Broker, command: Command, new_group: Callable[..., str]
+) -> None:
+    """It restores the metadata too, by which a stream knows its own commits: it is an offset set back."""
+    name, where = new_group(1), AdminPartition(TopicName("flights"), 0)
+    with Admin(broker.bootstrap_servers) as admin:
+        for offset in (4, 9):
+            admin.alter_offsets(name, {where: CommittedOffset(offset, metadata=metadata_of(3))})
+        admin.undo(name)
+        assert admin.committed_offsets(name)[where] == CommittedOffset(4, metadata=metadata_of(3))
+    assert "backwards" in audited(command, broker.bootstrap_servers)[name]["findings"]
 
 
 def test_only_one_finding_and_the_exit_codes(

@@ -19,7 +19,8 @@ from headgate.cli import app
 from headgate.domain.ids import Millis
 from headgate.fleet.report import Report, gather, page
 from headgate.fleet.report.charts import Colours, bars, lines, short
-from headgate.fleet.report.series import NOTHING, Series, counted, filled, interval_for, series_of
+from headgate.fleet.report.gather import SHOWN, largest
+from headgate.fleet.report.series import NOTHING, OTHERS, Series, counted, filled, interval_for, series_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +150,7 @@ def test_intervals_divide_any_time_into_few(span_s: int, interval_s: int | None)
 
 
 def test_series_are_sorted_and_filled() -> None:
-    a, others = series_of([("a", 3000, 2), ("others", 1000, 7), ("a", 1000, 1)], ["a", "b", "others"])
+    a, others = series_of([("a", 3000, 2), (OTHERS, 1000, 7), ("a", 1000, 1)], ["a", "b", OTHERS])
     assert list(a.points) == [(1000, 1), (3000, 2)]
     assert list(others.points) == [(1000, 7)]
     assert list(filled(a, 1000, 1500, 3999).points) == [(1000, 1), (2000, 0), (3000, 2)]
@@ -163,10 +164,23 @@ def test_series_are_sorted_and_filled() -> None:
 def test_a_name_keeps_its_colour() -> None:
     colours = Colours()
     first, second = (
-        [Series(name, ()) for name in names] for names in (("a", "b", "others"), ("c", "b", "d"))
+        [Series(name, ()) for name in names] for names in (("a", "b", OTHERS), ("c", "b", "others"))
     )
     assert colours.of(first) == [0, 1, 7]
     assert colours.of(second) == [0, 1, 2]
+
+
+def test_a_group_is_never_taken_for_the_other_groups(spark: SparkSession) -> None:
+    """Whatever its id: the largest have series of their own, the rest is one without an id."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    ids = ["others", *(f"g{number}" for number in range(SHOWN + 1))]
+    rows = spark.createDataFrame(
+        [(name, NOW, 9 - at) for at, name in enumerate(ids)], ["group_id", "at", "value"]
+    )
+    found = {each.name: each.points for each in largest(rows, F.sum("value"))}
+    assert (found["others"], found[OTHERS]) == (((NOW, 9),), ((NOW, 3),))
+    assert len(found) == SHOWN + 1
 
 
 @pytest.mark.parametrize("highest", [0, 1, 3, 7, 30, 999, 2**62])

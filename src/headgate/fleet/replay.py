@@ -1,37 +1,32 @@
-"""Replay a partition of the coordinator's log into the coordinator's state machine."""
+"""Load a partition of the coordinator's log into the coordinator's state machine, by its own loader."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
 
 from headgate.core.commands import SystemTimeMoved
+from headgate.core.contract import Shard
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis
 from headgate.domain.settings import Settings
-from headgate.fleet.facts import Backwards
-from headgate.log.batch_records import Records
-from headgate.log.batch_scan import Bits, only
-from headgate.records import MalformedRecord, OffsetCommit, decode
+from headgate.fleet.watching import TOLERANT_RECORDS, WatchedShard
+from headgate.log.batch import BatchHeader
+from headgate.log.batch_scan import CorruptLog, Scan
+from headgate.log.header import CorruptBatch, read_header
+from headgate.runtime.shard_loading import LogLoading
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.options import Options
-from headgate.spark.source import complete_records, plan
+from headgate.spark.plan import Task
+from headgate.spark.source import plan
 
 ATTEMPTS = 5
 """Maximum number of reads of a partition that compaction rewrites during the read."""
 _ONE_TASK_BYTES = 1 << 62
 
 
-@dataclass(slots=True)
-class Replayed:
-    """A shard as the coordinator has it after loading this log."""
-
-    shard: GroupShard
-    backwards: dict[GroupId, Backwards] = field(default_factory=dict)
-    unreadable: int = 0
-    """Records that cannot be decoded; they changed nothing."""
-
-
-def replay(options: Options, partition: int, settings: Settings, now: Millis) -> Replayed:
+def replay(options: Options, partition: int, settings: Settings, now: Millis) -> WatchedShard:
     """Read the log of a partition and return its state at system time `now`.
 
     Raises CompactedWhileRead, CorruptLog, MissingData, ClientError, OSError.
@@ -45,52 +40,34 @@ def replay(options: Options, partition: int, settings: Settings, now: Millis) ->
     raise AssertionError
 
 
-def _replay(options: Options, partition: int, settings: Settings, now: Millis) -> Replayed:
-    replayed = Replayed(GroupShard(settings))
+def _replay(options: Options, partition: int, settings: Settings, now: Millis) -> WatchedShard:
+    shard = GroupShard(settings)
+    watched = WatchedShard(shard)
+    # A loader calls nothing of a shard but what `WatchedShard` has.
+    loading = LogLoading(cast(Shard[Any, Any], watched), TOLERANT_RECORDS)
     topics = replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: (partition,)})
     whole = replace(options, topics=topics, min_partitions=1, max_bytes_per_task=_ONE_TASK_BYTES)
     for task in plan(whole):
-        for records in complete_records(task):
-            _apply(replayed, only(records, ~(records.is_control | _transactional(records))))
-    shard = replayed.shard
+        for batches in _batches(task):
+            try:
+                for _ in loading.steps(batches):
+                    pass
+            except CorruptBatch as problem:
+                raise CorruptLog(f"{GROUP_OFFSETS_TOPIC}-{partition}: {problem}") from problem
     shard.handle(SystemTimeMoved(0), now)
     shard.loaded(now)
-    return replayed
+    return watched
 
 
-def _transactional(records: Records) -> Bits:
-    """Return which records count only when their transaction is committed: nothing reads markers yet."""
-    return records.batches.is_transactional[records.batch]
+def _batches(task: Task) -> Iterator[list[tuple[BatchHeader, bytes]]]:
+    """Yield the checked batches of a task, as many at a time as were read. Raises CorruptLog."""
+    for where, scan in task.scans():
+        if found := [corruption for corruption in scan.corruptions if not corruption.is_tail]:
+            raise CorruptLog(f"{where}: {found[0]}")
+        yield _batches_of(scan)
 
 
-def _apply(replayed: Replayed, records: Records) -> None:
-    payload = records.payload
-    for offset, time, key_at, key_size, value_at, value_size in zip(
-        records.offset.tolist(),
-        records.timestamp_ms.tolist(),
-        records.key_at.tolist(),
-        records.key_size.tolist(),
-        records.value_at.tolist(),
-        records.value_size.tolist(),
-        strict=True,
-    ):
-        key = None if key_size < 0 else bytes(payload[key_at : key_at + key_size])
-        value = None if value_size < 0 else bytes(payload[value_at : value_at + value_size])
-        try:
-            record = decode(key, value, Millis(time))
-        except MalformedRecord:
-            replayed.unreadable += 1
-            continue
-        if isinstance(record, OffsetCommit):
-            _look_back(replayed, record)
-        replayed.shard.apply(record, offset)
-
-
-def _look_back(replayed: Replayed, commit: OffsetCommit) -> None:
-    """Count a commit with a lower offset than the one before."""
-    before = replayed.shard.offsets.get(commit.group_id, commit.topic, commit.partition)
-    if before is not None and commit.offset < before.offset:
-        known = replayed.backwards.get(commit.group_id, Backwards())
-        replayed.backwards[commit.group_id] = Backwards(
-            count=known.count + 1, last_at=commit.commit_timestamp
-        )
+def _batches_of(scan: Scan) -> list[tuple[BatchHeader, bytes]]:
+    view = memoryview(scan.chunk.data)
+    places = zip(scan.batches.at.tolist(), scan.batches.size.tolist(), strict=True)
+    return [(read_header(view, at), bytes(view[at : at + size])) for at, size in places]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
-from typing import Any, get_type_hints
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from headgate.cli.consumer_groups.options import Options
+from headgate.cli.option_classes import takes_options
 
 WITHOUT_VALUE = ""
 """The value of --state and --type without a value."""
@@ -29,29 +27,7 @@ class OptionalValues(TyperCommand):
         return super().parse_args(ctx, given)
 
 
-def _takes_options(command: Callable[[Options], None]) -> Callable[..., None]:
-    """Return the command with each field of `Options` as a parameter, for Typer."""
-
-    def taking_each(**given: Any) -> None:
-        command(Options(**given))
-
-    hints = get_type_hints(Options, include_extras=True)
-    parameters = [
-        inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each), annotation=hints[each.name]
-        )
-        for each in fields(Options)
-    ]
-    taking_each.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    taking_each.__name__, taking_each.__doc__ = command.__name__, command.__doc__
-    return taking_each
-
-
-def _default(option: Field[Any]) -> Any:
-    return option.default if option.default_factory is MISSING else option.default_factory()
-
-
-@_takes_options
+@takes_options(Options)
 def consumer_groups(options: Options) -> None:
     """Describe consumer groups, their members, offsets and lag, and change their offsets.
 

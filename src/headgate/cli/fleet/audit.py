@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,13 +12,14 @@ from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.printing import Row, print_rows, say
 from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.cli.fleet.common import check_output, duration, failed, progress_bar
+from headgate.cli.option_classes import takes_options
 from headgate.cli.spark import session
 from headgate.domain.ids import Millis
 from headgate.domain.setting import INT_MAX
 
 if TYPE_CHECKING:
-    from headgate.fleet import Audited, Finding
-    from headgate.fleet.audit import PartitionFacts
+    from headgate.fleet import Audited, Finding, Rules
+    from headgate.fleet.audit import PartitionFacts, Run
 
 FOUND = 3
 """Exit code of an audit with findings."""
@@ -25,41 +27,47 @@ FOUND = 3
 _COLUMNS = ("group", "type", "state", "offsets", "lag", "last_commit", "empty_since", "expires", "findings")
 
 
-def audit(
-    source: Annotated[str, typer.Argument(help="HOST:PORT[,HOST:PORT...], or a data directory (no lags).")],
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """The options of the audit, with their help."""
+
+    source: Annotated[str, typer.Argument(help="HOST:PORT[,HOST:PORT...], or a data directory (no lags).")]
     expiring_within: Annotated[
         str, typer.Option(metavar="P1D", help="Find groups with an offset that expires so soon.")
-    ] = "P1D",
+    ] = "P1D"
     stuck_after: Annotated[
         str,
         typer.Option(metavar="PT1H", help="Find groups with members and lag that commit nothing so long."),
-    ] = "PT1H",
+    ] = "PT1H"
     dead_after: Annotated[
         str, typer.Option(metavar="P1D", help="Find groups without members for so long.")
-    ] = "P1D",
+    ] = "P1D"
     backwards_within: Annotated[
         str, typer.Option(metavar="P1D", help="Find groups whose offset was set back so recently.")
-    ] = "P1D",
+    ] = "P1D"
     lag_above: Annotated[
         int | None, typer.Option(metavar="N", help="Find groups with a larger lag.", min=0)
-    ] = None,
+    ] = None
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="FINDING", help="Print only groups with this finding. Can be repeated."),
-    ] = None,
-    all_groups: Annotated[bool, typer.Option("--all", help="Print groups without findings too.")] = False,
+    ] = None
+    all_groups: Annotated[bool, typer.Option("--all", help="Print groups without findings too.")] = False
     retention_minutes: Annotated[
         int | None,
         typer.Option(
             metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1, max=INT_MAX
         ),
-    ] = None,
+    ] = None
     master: Annotated[
         str | None,
         typer.Option(help="Read the log by this Spark: local[*], spark://... By default without it."),
-    ] = None,
-    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
-) -> None:
+    ] = None
+    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table"
+
+
+@takes_options(AuditOptions)
+def audit(options: AuditOptions) -> None:
     """Tell which groups lose offsets soon, lag, are stuck or dead, or were set back.
 
     The coordinator's log is read and replayed by the coordinator's own rules. Nothing is changed. The exit
@@ -67,50 +75,62 @@ def audit(
     """
     try:
         from headgate.client.errors import ClientError as Unreachable
-        from headgate.fleet import AuditFailed, Rules
-        from headgate.fleet import audit as audit_all
-        from headgate.fleet.audit import look_at, run_here, run_on_spark
+        from headgate.fleet import AuditFailed
         from headgate.spark.options import OptionError
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
         raise failed(f"{problem}: pip install 'headgate[spark]'") from problem
     try:
-        check_output(output)
-        wanted = {_finding(each) for each in only or ()}
-        rules = Rules(
-            expiring_within_ms=duration("--expiring-within", expiring_within),
-            stuck_after_ms=duration("--stuck-after", stuck_after),
-            dead_after_ms=duration("--dead-after", dead_after),
-            backwards_within_ms=duration("--backwards-within", backwards_within),
-            lag_above=lag_above,
-        )
-        run = run_here if master is None else run_on_spark(session(master, "headgate fleet audit"))
-        known = look_at(source)
-        unreadable = 0
-        with progress_bar("reading the log", len(known.partitions)) as (progress, task):
-
-            def on_progress(facts: PartitionFacts) -> None:
-                nonlocal unreadable
-                unreadable += facts.unreadable
-                progress.advance(task)
-
-            audited = audit_all(
-                known, rules, retention_minutes=retention_minutes, run=run, on_progress=on_progress
-            )
+        check_output(options.output)
+        wanted = {_finding(each) for each in options.only or ()}
+        audited, unreadable = _audited(options, _rules(options))
     except UsageProblem as problem:
         raise failed(str(problem), 2) from problem
     except (AuditFailed, Unreachable, MissingData, OptionError, OSError) as problem:
         raise failed(str(problem)) from problem
     found = [each for each in audited if wanted.intersection(each.findings) or (not wanted and each.findings)]
-    print_rows(
-        [_audited_row(each) for each in (audited if all_groups else found)], _COLUMNS, "groups", output
-    )
+    rows = [_audited_row(each) for each in (audited if options.all_groups else found)]
+    print_rows(rows, _COLUMNS, "groups", options.output)
     counts = Counter(finding for each in audited for finding in each.findings)
     words = ", ".join(f"{count} {finding}" for finding, count in counts.items())
     say(f"{len(audited)} groups: {words or 'nothing found'}")
     if unreadable:
         say(f"{unreadable} records of the log could not be decoded and were left out")
     raise typer.Exit(FOUND if found else 0)
+
+
+def _rules(options: AuditOptions) -> Rules:
+    from headgate.fleet import Rules
+
+    return Rules(
+        expiring_within_ms=duration("--expiring-within", options.expiring_within),
+        stuck_after_ms=duration("--stuck-after", options.stuck_after),
+        dead_after_ms=duration("--dead-after", options.dead_after),
+        backwards_within_ms=duration("--backwards-within", options.backwards_within),
+        lag_above=options.lag_above,
+    )
+
+
+def _audited(options: AuditOptions, rules: Rules) -> tuple[list[Audited], int]:
+    """Return all groups, and the number of records that could not be decoded."""
+    from headgate.fleet import audit as audit_all
+    from headgate.fleet.audit import look_at, run_here, run_on_spark
+
+    run: Run = run_here
+    if options.master is not None:
+        run = run_on_spark(session(options.master, "headgate fleet audit"))
+    known = look_at(options.source)
+    unreadable = 0
+    with progress_bar("reading the log", len(known.partitions)) as (progress, task):
+
+        def on_progress(facts: PartitionFacts) -> None:
+            nonlocal unreadable
+            unreadable += facts.unreadable
+            progress.advance(task)
+
+        retention = options.retention_minutes
+        audited = audit_all(known, rules, retention_minutes=retention, run=run, on_progress=on_progress)
+    return audited, unreadable
 
 
 def _finding(text: str) -> Finding:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,54 +19,73 @@ from headgate.cli.consumer_groups.arguments import parse_datetime
 from headgate.cli.consumer_groups.printing import Row, print_rows, say
 from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.cli.fleet.common import check_output, duration, failed, progress_bar
+from headgate.cli.option_classes import takes_options
 
 if TYPE_CHECKING:
     from headgate.fleet import Outcome, PlannedOffsets
+
+_groups = partial(typer.Option, rich_help_panel="Groups: one of the first three")
+_target = partial(typer.Option, rich_help_panel="New offsets: one of these makes a plan")
 
 _PLANNED = ("group", "topic", "partition", "committed_offset", "new_offset")
 _OUTCOMES = ("group", "result", "message")
 
 
-def reset(
-    bootstrap_server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of the cluster.")],
-    plan: Annotated[
-        Path, typer.Option(metavar="FILE.csv", help="The file of the plan: written, or executed.")
-    ],
-    group: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="This group. Can be repeated.")
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class ChosenGroups:
+    """The options that choose the groups, and their partitions."""
+
+    group: Annotated[list[str], _groups("--group", metavar="ID", help="This group. Can be repeated.")] = (
+        field(default_factory=list)
+    )
     groups_matching: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="All groups whose whole id matches.")
-    ] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
+        str | None, _groups(metavar="REGEX", help="All groups whose whole id matches.")
+    ] = None
+    all_groups: Annotated[bool, _groups("--all-groups", help="All groups.")] = False
     topic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC", help="Only partitions of this topic. Can be repeated."),
-    ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The start of the log.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end of the log.")] = False,
+        list[str], _groups("--topic", metavar="TOPIC", help="Only partitions of this topic. Can be repeated.")
+    ] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenTarget:
+    """The options that choose the new offsets: one of them makes a plan."""
+
+    to_earliest: Annotated[bool, _target("--to-earliest", help="The start of the log.")] = False
+    to_latest: Annotated[bool, _target("--to-latest", help="The end of the log.")] = False
     to_datetime: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="The first record at or after 2026-11-21T08:30:00 (UTC)."),
-    ] = None,
+        str | None, _target(metavar="WHEN", help="The first record at or after 2026-11-21T08:30:00 (UTC).")
+    ] = None
     by_duration: Annotated[
-        str | None, typer.Option(metavar="P1DT2H", help="The first record that is not older than this.")
-    ] = None,
+        str | None, _target(metavar="P1DT2H", help="The first record that is not older than this.")
+    ] = None
     shift_by: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="N records after the committed offset; before it if negative."),
-    ] = None,
+        int | None, _target(metavar="N", help="N records after the committed offset; before it if negative.")
+    ] = None
     from_table: Annotated[
         Path | None,
-        typer.Option(
+        _target(
             metavar="PATH",
             help="The offsets in a CSV or Parquet table: group_id, topic, partition, committed_offset.",
         ),
-    ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False,
-    timeout: Annotated[int, typer.Option(metavar="MS", min=1, help="Timeout of each request, in ms.")] = 5000,
-    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
-) -> None:
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetOptions(ChosenTarget, ChosenGroups):
+    """All options of the reset, with their help."""
+
+    bootstrap_server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of the cluster.")]
+    plan: Annotated[
+        Path, typer.Option(metavar="FILE.csv", help="The file of the plan: written, or executed.")
+    ]
+    execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False
+    timeout: Annotated[int, typer.Option(metavar="MS", min=1, help="Timeout of each request, in ms.")] = 5000
+    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table"
+
+
+@takes_options(ResetOptions)
+def reset(options: ResetOptions) -> None:
     """Reset the offsets of many groups: write a plan, look at it, execute it.
 
     headgate fleet reset --bootstrap-server HOST:PORT --all-groups --by-duration PT1H --plan plan.csv
@@ -76,81 +97,60 @@ def reset(
     are, and a group that committed since the plan is left alone.
     """
     try:
-        check_output(output)
-        choices = {
-            "--to-earliest": to_earliest,
-            "--to-latest": to_latest,
-            "--to-datetime": to_datetime,
-            "--by-duration": by_duration,
-            "--shift-by": shift_by,
-            "--from-table": from_table,
-        }
-        given = [name for name, value in choices.items() if value is not None and value is not False]
-        if execute and given:
-            raise UsageProblem(
-                f"--execute executes the plan in {plan}: make the plan first, without --execute"
-            )
-        if not execute and len(given) != 1:
-            raise UsageProblem(f"one of {', '.join(choices)} is needed to make a plan, or --execute")
-        target = None if execute or from_table is not None else _target(choices)
-        with Admin(bootstrap_server, timeout / 1000) as admin:
-            if execute:
-                code = _execute(admin, plan, output)
+        check_output(options.output)
+        target = _target_of(options)
+        with Admin(options.bootstrap_server, options.timeout / 1000) as admin:
+            if options.execute:
+                code = _execute(admin, options.plan, options.output)
             else:
-                targets = _targets(admin, target, from_table, group or [], groups_matching, is_all=all_groups)
-                code = _plan(admin, targets, topic or [], plan, output, bootstrap_server)
-    except UsageProblem as problem:
-        raise failed(str(problem), 2) from problem
-    except ValueError as problem:
+                code = _plan(admin, _targets(admin, target, options), options)
+    except (UsageProblem, ValueError) as problem:
         raise failed(str(problem), 2) from problem
     except (ClientError, OSError) as problem:
-        again = "; run it again to go on" if execute else ""
+        again = "; run it again to go on" if options.execute else ""
         raise failed(f"{problem}{again}") from problem
     raise typer.Exit(code)
 
 
-def _target(choices: Mapping[str, object]) -> Target:
-    if choices["--to-earliest"]:
+def _target_of(options: ResetOptions) -> Target | None:
+    """Return the chosen target; None with --execute and --from-table. Raises UsageProblem."""
+    chosen = {each.name: getattr(options, each.name) for each in fields(ChosenTarget)}
+    given = [name for name, value in chosen.items() if value is not None and value is not False]
+    if options.execute:
+        if given:
+            raise UsageProblem(
+                f"--execute executes the plan in {options.plan}: make the plan first, without --execute"
+            )
+        return None
+    if len(given) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in chosen)
+        raise UsageProblem(f"one of {names} is needed to make a plan, or --execute")
+    if options.to_earliest:
         return ToEarliest()
-    if choices["--to-latest"]:
+    if options.to_latest:
         return ToLatest()
-    if isinstance(when := choices["--to-datetime"], str):
-        return ToDatetime(parse_datetime(when))
-    if isinstance(age := choices["--by-duration"], str):
-        return ByDuration(duration("--by-duration", age))
-    count = choices["--shift-by"]
-    assert isinstance(count, int)
-    return ShiftBy(count)
+    if options.to_datetime is not None:
+        return ToDatetime(parse_datetime(options.to_datetime))
+    if options.by_duration is not None:
+        return ByDuration(duration("--by-duration", options.by_duration))
+    return None if options.shift_by is None else ShiftBy(options.shift_by)
 
 
-def _targets(
-    admin: Admin,
-    target: Target | None,
-    table: Path | None,
-    named: list[str],
-    pattern: str | None,
-    *,
-    is_all: bool,
-) -> dict[str, Target]:
-    """Return the groups to reset, each with its target."""
+def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict[str, Target]:
+    """Return the groups to reset, each with its target. Raises UsageProblem."""
     from headgate.fleet.planning import read_targets
 
-    if [bool(named), pattern is not None, is_all].count(True) > 1:
+    named, pattern = options.group, options.groups_matching
+    if [bool(named), pattern is not None, options.all_groups].count(True) > 1:
         raise UsageProblem("--group, --groups-matching and --all-groups exclude each other")
     known: list[str] = [each.group_id for each in admin.list_groups()]
-    if pattern is not None:
-        try:
-            matches = re.compile(pattern).fullmatch
-        except re.error as problem:
-            raise UsageProblem(f"--groups-matching {pattern}: {problem}") from None
-        chosen = [each for each in known if matches(each)]
-    else:
-        chosen = list(dict.fromkeys(named)) if named else list(known)
-    if table is not None:
-        targets = read_targets(table)
-        chosen = [each for each in targets if pattern is None or each in chosen] if not named else chosen
+    chosen = list(dict.fromkeys(named)) if named else _matching(known, pattern)
+    if options.from_table is not None:
+        targets = read_targets(options.from_table)
+        if not named:
+            chosen = [each for each in targets if pattern is None or each in chosen]
         return {each: targets[each] for each in chosen if each in targets}
-    if not (named or is_all or pattern is not None):
+    if not (named or options.all_groups or pattern is not None):
         raise UsageProblem("--group, --groups-matching or --all-groups is needed")
     if missing := sorted(set(chosen) - set(known)):
         raise UsageProblem(f"group {missing[0]} does not exist")
@@ -158,16 +158,24 @@ def _targets(
     return dict.fromkeys(chosen, target)
 
 
-def _plan(
-    admin: Admin, targets: dict[str, Target], topics: list[str], path: Path, output: str, servers: str
-) -> int:
+def _matching(known: list[str], pattern: str | None) -> list[str]:
+    if pattern is None:
+        return known
+    try:
+        matches = re.compile(pattern).fullmatch
+    except re.error as problem:
+        raise UsageProblem(f"--groups-matching {pattern}: {problem}") from None
+    return [each for each in known if matches(each)]
+
+
+def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> int:
     from headgate.fleet import Step, save_plan
     from headgate.fleet.planning import plan_resets
 
     planned: list[PlannedOffsets] = []
     refused: list[Outcome] = []
     with progress_bar("planning", len(targets)) as (progress, task):
-        for outcome in plan_resets(admin, targets, topics):
+        for outcome in plan_resets(admin, targets, options.topic):
             progress.advance(task)
             if outcome.step is Step.DONE and outcome.planned.changes:
                 planned.append(outcome.planned)
@@ -178,10 +186,13 @@ def _plan(
     if not planned:
         say("nothing to change: no plan was written")
         return 1 if refused else 0
+    path = options.plan
     save_plan(planned, path)
-    print_rows([row for each in planned for row in _planned_rows(each)], _PLANNED, "offsets", output)
+    rows = [row for each in planned for row in _planned_rows(each)]
+    print_rows(rows, _PLANNED, "offsets", options.output)
     offset_count = sum(len(each.new) for each in planned)
-    command = ["headgate", "fleet", "reset", "--bootstrap-server", servers, "--plan", str(path), "--execute"]
+    command = ["headgate", "fleet", "reset", "--bootstrap-server", options.bootstrap_server]
+    command += ["--plan", str(path), "--execute"]
     say(f"nothing was changed; {path} has {offset_count} offsets of {len(planned)} groups. To execute it:")
     say(shlex.join(command))
     return 1 if refused else 0

@@ -318,6 +318,23 @@ class OffsetValues:
         self._rows.read_each(keys, offsets, epochs)
         return partitions, offsets, epochs, texts_of(keys.tolist(), self._aside)
 
+    def get_rows(self, rows: OffsetRows) -> Int64s:
+        """Return the committed offset of the partition of each row, -1 for none; intern names as `put_rows`.
+
+        Raises MalformedRecord where the name of a group or topic is not valid.
+        """
+        offsets = np.full(len(rows), NONE, np.int64)
+        if _any_high(rows.partitions):
+            for at, row in enumerate(rows.each()):
+                stored = self.get(row.group_id, row.topic, row.partition)
+                offsets[at] = NONE if stored is None else stored.offset
+            return offsets
+        keys = self._names.bases_of(rows)[rows.stretch_of] | rows.partitions.astype(np.uint64)
+        found = self._rows.find_each(keys)
+        has_any = found >= 0
+        offsets[has_any] = np.frombuffer(self._rows.offsets, np.int64)[found[has_any]]
+        return offsets
+
     def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
         """Return the committed offset of each partition, with or without metadata; -1 for none."""
         if len(partitions) < NARROWEST_WIDE or _any_high(partitions):

@@ -22,7 +22,7 @@ class Colours:
     """Numbers of colours: a name has the same one in every chart, as far as there are enough."""
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {OTHERS: COLOURS - 1}
+        self._known: dict[str | None, int] = {OTHERS: COLOURS - 1}
 
     def of(self, series: Sequence[Series]) -> list[int]:
         """Return the colour of each series of one chart."""
@@ -59,7 +59,7 @@ def bars(series: Sequence[Series], colours: Sequence[int], interval_ms: int) -> 
             base = heights.get(at, 0)
             heights[at] = base + value
             top, bottom = frame.y(base + value), frame.y(base)
-            title = escape(f"{each.name} {_day(at)} {_moment(at, frame.span)}: {value:g}".strip())
+            title = escape(f"{each.label} {_day(at)} {_moment(at, frame.span)}: {value:g}".strip())
             drawn.append(
                 f'<rect class="bar c{colour}" x="{frame.x(at):.1f}" y="{top:.1f}" width="{width:.1f}" '
                 f'height="{max(bottom - top, 0.5):.1f}"><title>{title}</title></rect>'
@@ -70,9 +70,9 @@ def bars(series: Sequence[Series], colours: Sequence[int], interval_ms: int) -> 
 def legend(series: Sequence[Series], colours: Sequence[int]) -> str:
     """Return the names of the series with their colours; nothing for a single one without a name."""
     items = [
-        f'<li><span class="swatch c{colour}"></span>{escape(each.name)}</li>'
+        f'<li><span class="swatch c{colour}"></span>{escape(each.label)}</li>'
         for each, colour in zip(series, colours, strict=True)
-        if each.name
+        if each.label
     ]
     return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
 

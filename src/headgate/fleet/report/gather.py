@@ -127,14 +127,14 @@ def _with_rates(spark: SparkSession, report: Report, commits: DataFrame, on_step
         sizes = changes.select(
             "group_id", F.unix_millis("at").alias("at"), F.col("member_count").alias("value")
         )
-        changed, members = _largest(counts, F.count("*")), _largest(sizes, F.count("*"), F.max)
+        changed, members = largest(counts, F.count("*")), largest(sizes, F.count("*"), F.max)
     finally:
         changes.unpersist()
     return replace(
         report,
-        commits=tuple(filled(each, *bounds) for each in _largest(rates, F.sum("value"))),
+        commits=tuple(filled(each, *bounds) for each in largest(rates, F.sum("value"))),
         rebalances=tuple(changed),
-        members=tuple(each for each in members if each.name != OTHERS),
+        members=tuple(each for each in members if each.name is not OTHERS),
     )
 
 
@@ -157,7 +157,7 @@ def _lag(spark: SparkSession, known: Source, report: Report, commits: DataFrame)
     lags = followed.where(F.col("topic").isin(topics)).transform(lag_over_time(ends, _interval(report)))
     by_group = lags.where("lag is not null").groupBy("group_id", "at").agg(F.sum("lag").alias("value"))
     in_ms = by_group.select("group_id", F.unix_millis("at").alias("at"), "value")
-    return tuple(_largest(in_ms, F.max("value")))
+    return tuple(largest(in_ms, F.max("value")))
 
 
 def _followed(report: Report) -> list[str]:
@@ -185,7 +185,7 @@ def _topics_of(known: Source) -> set[str]:
     return set(topics_in(known.options.path)) - {GROUP_OFFSETS_TOPIC}
 
 
-def _largest(rows: DataFrame, rank: Column, together: Callable[[str], Column] = F.sum) -> Sequence[Series]:
+def largest(rows: DataFrame, rank: Column, together: Callable[[str], Column] = F.sum) -> Sequence[Series]:
     """Return rows of group_id, at and value as series: the groups of highest rank, and all others as one."""
     rows = rows.cache()
     try:

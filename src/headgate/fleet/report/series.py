@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 SECOND_MS = 1000
 _INTERVALS_S = (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
-OTHERS = "others"
+OTHERS: Final = None
+"""The name of the series of all groups without one of their own. No group has it, whatever its id."""
 
 Point = tuple[int, float | None]
 """A time in ms since the epoch, and the value there; None: there is none."""
@@ -15,10 +17,15 @@ Point = tuple[int, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line or row of bars."""
+    """One line or row of bars: those of a group, of all other groups (`OTHERS`), or without a name ("")."""
 
-    name: str
+    name: str | None
     points: tuple[Point, ...]
+
+    @property
+    def label(self) -> str:
+        """Return the name for readers."""
+        return "all other groups" if self.name is OTHERS else self.name
 
 
 NOTHING = Series("", ())
@@ -32,9 +39,11 @@ def interval_for(first_ms: int, last_ms: int, at_most: int = 120) -> int:
     return SECOND_MS * next(fitting, _INTERVALS_S[-1] * (span_s // (_INTERVALS_S[-1] * at_most) + 1))
 
 
-def series_of(rows: Iterable[tuple[str, int, float | None]], names: Sequence[str]) -> list[Series]:
+def series_of(
+    rows: Iterable[tuple[str | None, int, float | None]], names: Sequence[str | None]
+) -> list[Series]:
     """Return one series for each name, from rows of name, time and value; names without a row have none."""
-    found: dict[str, list[Point]] = {name: [] for name in names}
+    found: dict[str | None, list[Point]] = {name: [] for name in names}
     for name, at, value in rows:
         found[name].append((at, value))
     return [Series(name, tuple(sorted(points))) for name, points in found.items() if points]

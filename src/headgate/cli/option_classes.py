@@ -1,0 +1,45 @@
+"""Commands whose options are the fields of a dataclass, which they get as one value."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar, get_type_hints
+
+OptionsT = TypeVar("OptionsT")
+
+
+def takes_options(
+    options: type[OptionsT],
+) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
+    """Make a command for Typer of a function of an options object: each field becomes a parameter.
+
+    A field is annotated as a parameter of Typer is; one without a default is required.
+    """
+
+    def decorated(command: Callable[[OptionsT], None]) -> Callable[..., None]:
+        def taking_each(**given: Any) -> None:
+            command(options(**given))
+
+        taking_each.__signature__ = inspect.Signature(_parameters(options))  # type: ignore[attr-defined]
+        taking_each.__name__, taking_each.__doc__ = command.__name__, command.__doc__
+        return taking_each
+
+    return decorated
+
+
+def _parameters(options: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each), annotation=hints[each.name]
+        )
+        for each in fields(options)
+    ]
+
+
+def _default(option: Field[Any]) -> Any:
+    if option.default is not MISSING:
+        return option.default
+    return inspect.Parameter.empty if option.default_factory is MISSING else option.default_factory()
