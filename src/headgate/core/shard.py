@@ -192,7 +192,7 @@ class GroupShard:
 
     def end_transaction(self, end: TransactionEnd, position: int) -> None:
         """Commit or drop pending offsets; see `headgate.core.contract.TakesTransactions`."""
-        self.transactions.end(end)
+        self.transactions.end(end, position)
 
     # --- images ---
 

@@ -182,17 +182,28 @@ class PendingOffsets:
         for prefix in _prefixes_of(place):
             del self._prefixes[prefix]
 
-    def end(self, producer_id: int, *, is_committed: bool) -> Mapping[Place, Partitions]:
-        """Remove the pending offsets of a producer; return those that a commit makes committed offsets."""
+    def end(
+        self, producer_id: int, position: int, *, is_committed: bool
+    ) -> list[tuple[Place, dict[int, PendingOffset]]]:
+        """Remove the pending offsets of a producer; return those that a commit makes committed offsets.
+
+        `position` is that of the marker. Offsets behind it belong to the next transaction: an image that was
+        copied later had them, and the log that is applied to it has them again.
+        """
+        moved: list[tuple[Place, dict[int, PendingOffset]]] = []
         known = self._by_producer.pop(producer_id, None)
-        if known is None:
-            return {}
-        for place, partitions in known.places.items():
+        for place, partitions in known.places.items() if known is not None else ():
             self._discard(producer_id, place)
             if is_committed:
+                values = {
+                    partition: one
+                    for partition, one in partitions.items()
+                    if one is not None and one.position < position
+                }
                 for others in self.by_place.get(place, {}).values():
-                    _outdate(others, partitions)
-        return known.places if is_committed else {}
+                    _outdate(others, values)
+                moved.append((place, values))
+        return moved
 
     # --- other records ---
 
@@ -288,9 +299,9 @@ def _prefixes_of(place: Place) -> Iterator[bytes]:
     return (start + names for start in KEY_STARTS)
 
 
-def _outdate(others: Partitions, committed: Partitions) -> None:
+def _outdate(others: Partitions, committed: Mapping[int, PendingOffset]) -> None:
     """Take the value of pending offsets that are before those that were committed now."""
     for partition in others.keys() & committed.keys():
-        other, one = others[partition], committed[partition]
-        if other is not None and one is not None and other.position < one.position:
+        other = others[partition]
+        if other is not None and other.position < committed[partition].position:
             others[partition] = None

@@ -25,7 +25,7 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.commit import commit
 from headgate.core.offsets.fetch_steps import with_unstable
-from headgate.core.offsets.pending import Partitions, PendingOffset, PendingOffsets, Place
+from headgate.core.offsets.pending import PendingOffset, PendingOffsets, Place
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -86,18 +86,17 @@ class OffsetTransactions:
         for group_id in self.pending.put(change, position, producer):
             self._table.know_group(group_id)
 
-    def end(self, end: TransactionEnd) -> None:
+    def end(self, end: TransactionEnd, position: int) -> None:
         """Make the pending offsets of a producer committed offsets, or drop them.
 
         Only the producer id counts, as in Kafka: a marker may have a higher epoch than the offsets.
         """
         self._table.changed()
-        moved = self.pending.end(end.producer.producer_id, is_committed=end.is_committed)
-        for place, partitions in moved.items():
-            self._move(place, partitions)
+        ended = self.pending.end(end.producer.producer_id, position, is_committed=end.is_committed)
+        for place, values in ended:
+            self._move(place, values)
 
-    def _move(self, place: Place, partitions: Partitions) -> None:
-        values = {partition: one for partition, one in partitions.items() if one is not None}
+    def _move(self, place: Place, values: Mapping[int, PendingOffset]) -> None:
         if len(values) < _FEWEST_IN_COLUMNS or any(
             one.expire_timestamp != NO_EXPIRY for one in values.values()
         ):
