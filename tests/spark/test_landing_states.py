@@ -62,6 +62,10 @@ class Coordinator:
         key = row["group_id"], row["topic"], row["partition"]
         if row["is_tombstone"]:
             self.current.pop(key, None)
+            for rows in self.pending.values():
+                rows[:] = [
+                    each for each in rows if (each["group_id"], each["topic"], each["partition"]) != key
+                ]
         elif row["is_transactional"]:
             self.pending.setdefault(row["producer_id"], []).append(row)
         else:

@@ -3,8 +3,8 @@
 Offsets are ordered by their position in the log, as in the coordinator:
 
 1. The last commit of a key holds, until a tombstone after it.
-2. A transactional commit takes effect at the commit marker of its producer, unless a later commit of the key
-   was there before the marker. A tombstone between the two does not count. Without a marker it is pending.
+2. A transactional commit takes effect at the commit marker of its producer, unless a later commit or
+   tombstone of the key was there before the marker. Without a marker it is pending.
 3. The time of a commit is its commit timestamp, that of a tombstone or a marker the timestamp of its record.
    A transactional commit has the later time of the two.
 """
@@ -66,7 +66,7 @@ def advance(before: Offsets, commits: pa.Table, events: pa.Table, end: int) -> O
     settled, pending = _settle(pending, markers)
     plain = commits.filter(pc.invert(is_transactional))
     rows = _fold(before.rows, plain, settled)
-    return Offsets(end, last_time, rows, pending)
+    return Offsets(end, last_time, rows, _not_removed(pending, plain))
 
 
 def markers_of(events: pa.Table) -> pa.Table:
@@ -80,19 +80,10 @@ def times_of(commits: pa.Table) -> pa.ChunkedArray:
     return pc.coalesce(commits["commit_timestamp"], commits["log_timestamp"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
-    """Transactional commits whose transaction was committed, and the offset of each one's marker."""
-
-    rows: pa.Table
-    marker: Ints
-
-
-def _settle(pending: pa.Table, markers: pa.Table) -> tuple[_Settled, pa.Table]:
-    """Return the commits that a marker settles, and those that are still pending."""
-    nothing = _Settled(pending.slice(0, 0), np.zeros(0, np.int64))
+def _settle(pending: pa.Table, markers: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the commits whose transaction was committed, and those that are still pending."""
     if not pending.num_rows or not markers.num_rows:
-        return nothing, pending
+        return pending.slice(0, 0), pending
     # The first marker of the producer after the commit: one search over pairs of (producer, offset).
     order = [("producer_id", "ascending"), ("log_offset", "ascending")]
     markers = markers.sort_by(order)
@@ -109,29 +100,38 @@ def _settle(pending: pa.Table, markers: pa.Table) -> tuple[_Settled, pa.Table]:
     at = np.minimum(found, len(marker_at) - 1)
     is_decided = is_known & (found < len(marker_at)) & (of_marker[at] == of_commit)
     is_committed = is_decided & np.asarray(pc.equal(markers["event"], _COMMITTED))[at]
-    chosen = pending.filter(pa.array(is_committed))
-    return _Settled(chosen, marker_at[at[is_committed]]), pending.filter(pa.array(~is_decided))
+    return pending.filter(pa.array(is_committed)), pending.filter(pa.array(~is_decided))
 
 
-def _fold(current: pa.Table, commits: pa.Table, settled: _Settled) -> pa.Table:
-    if not commits.num_rows and not settled.rows.num_rows:
+def _not_removed(pending: pa.Table, commits: pa.Table) -> pa.Table:
+    """Return the pending commits without a later tombstone of their key among these commits."""
+    tombstones = commits.filter(commits["is_tombstone"])
+    if not pending.num_rows or not tombstones.num_rows:
+        return pending
+    names = [*KEY, "log_offset"]
+    both = pa.concat_tables([pending.select(names), tombstones.select(names)]).combine_chunks()
+    key, offset = key_numbers(both, KEY), _ints(both["log_offset"])
+    is_tombstone = np.arange(both.num_rows) >= pending.num_rows
+    removed_at = _last(key, np.where(is_tombstone, offset, -1))
+    return pending.filter(pa.array((offset > removed_at[key])[: pending.num_rows]))
+
+
+def _fold(current: pa.Table, commits: pa.Table, settled: pa.Table) -> pa.Table:
+    if not commits.num_rows and not settled.num_rows:
         return current
     names = [*CURRENT_SCHEMA.names, "is_tombstone"]
     alive = pa.array(np.zeros(current.num_rows, np.bool_))
     parts = [
         current.append_column("is_tombstone", alive).select(names),
         commits.select(names),
-        settled.rows.select(names),
+        settled.select(names),
     ]
     rows = pa.concat_tables(parts).combine_chunks()
     offset = _ints(rows["log_offset"])
-    effect = np.concatenate((offset[: len(offset) - len(settled.marker)], settled.marker))
     key = key_numbers(rows, KEY)
     is_tombstone = np.asarray(rows["is_tombstone"])
-    removed_at = _last(key, np.where(is_tombstone, effect, -1))
-    counts: Bits = ~is_tombstone & (effect > removed_at[key])
-    last = _last(key, np.where(counts, offset, -1))
-    return rows.filter(pa.array(counts & (offset == last[key]))).select(CURRENT_SCHEMA.names)
+    is_last: Bits = offset == _last(key, offset)[key]
+    return rows.filter(pa.array(is_last & ~is_tombstone)).select(CURRENT_SCHEMA.names)
 
 
 def key_numbers(rows: pa.Table, columns: tuple[str, ...]) -> Ints:
