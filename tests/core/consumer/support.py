@@ -12,10 +12,16 @@ from tests.core.kinds_of_shard import consumer_groups
 from headgate.core.commands import Tick
 from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
 from headgate.core.consumer.group import ConsumerGroup
-from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetToCommit
+from headgate.core.contract import Producer
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    CommitTransactionalOffsets,
+    OffsetToCommit,
+)
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, MemberId, Millis, TopicId, TopicName
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 
 G = GroupId("g")
 REBALANCE_TIMEOUT_MS = 60_000
@@ -91,6 +97,24 @@ class ConsumerHarness(Harness):
         to_commit = [(TopicName(name), [OffsetToCommit(one, 7, -1, "")]) for name, one in partitions]
         command = CommitOffsets(G, to_commit, member_id=MemberId(member_id), generation=epoch, **more)
         result = self.ask(command)
+        assert isinstance(result, CommitResult)
+        return result.error
+
+    def commit_in_transaction_as(
+        self, member_id: str, epoch: int, *partitions: tuple[str, int], instance_id: str | None = None
+    ) -> ErrorCode:
+        """A commit of some partitions, 9 for each, in the transaction of producer 7; its error."""
+        to_commit = [(TopicName(name), [OffsetToCommit(one, 9, -1, "")]) for name, one in partitions]
+        asked = CommitOffsets(
+            G,
+            to_commit,
+            MemberId(member_id),
+            epoch,
+            None if instance_id is None else InstanceId(instance_id),
+            knows_group_not_found=False,
+            is_transactional=True,
+        )
+        result = self.ask(CommitTransactionalOffsets(asked, Producer(7, 0)))
         assert isinstance(result, CommitResult)
         return result.error
 

@@ -297,3 +297,40 @@ def test_joins_share_a_target_without_removals() -> None:
     settle(a)
     epoch = h.group.assignment_epoch
     assert [h.join(one, "t").member_epoch for one in ("x", "y", "z")] == [epoch] * 3
+
+
+# --- in transactions ---
+
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+
+
+def test_transactional_commits_are_judged_by_assignment_epochs_too() -> None:
+    """With ILLEGAL_GENERATION, the error that producers know, instead of STALE_MEMBER_EPOCH (R1.5)."""
+    h, _, _, kept, moved = moved_one()
+    assert h.commit_in_transaction_as("a", 2, kept) is NONE
+    assert h.commit_in_transaction_as("a", 2, moved) is ILLEGAL
+    assert h.commit_in_transaction_as("a", 2, kept, moved) is ILLEGAL
+    assert h.commit_in_transaction_as("a", 3, kept, moved) is NONE
+    assert h.commit_in_transaction_as("a", 4, kept) is ILLEGAL
+    assert h.commit_in_transaction_as("x", 3, kept) is UNKNOWN
+    h.end(7)
+    assert h.offset(G, *kept) == 9
+
+
+def test_transactional_commits_without_a_member_are_accepted() -> None:
+    """Early versions of the request cannot name one (R1.7). With an instance id one is named."""
+    h, _, _, kept, moved = moved_one()
+    assert h.commit_in_transaction_as("", -1, kept, moved) is NONE
+    assert h.commit_in_transaction_as("", -1, kept, instance_id="i") is UNKNOWN
+    assert h.commit_as("", -1, kept) is UNKNOWN
+
+
+def test_a_pending_offset_survives_the_last_member() -> None:
+    """It counts when it is committed, whatever became of the group."""
+    h, a, b, kept, _ = moved_one()
+    assert h.commit_in_transaction_as("a", 3, kept) is NONE
+    for client in (a, b):
+        h.beat(client.member_id, -1)
+    h.reload()
+    h.end(7)
+    assert h.offset(G, *kept) == 9

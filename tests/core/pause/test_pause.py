@@ -115,6 +115,39 @@ def test_an_administrator_sets_offsets_of_released_partitions_only(h: PauseHarne
     assert h.commit_as("m", client.epoch, ("t", 1)) is NONE
 
 
+def test_transactional_commits_to_paused_partitions(h: PauseHarness) -> None:
+    """As plain ones: while the partition has an owner. Without a member it may be the owner's commit."""
+    client = alone(h)
+    before = client.epoch
+    h.pause(("t", 1))
+    assert h.commit_in_transaction_as("m", before, ("t", 1)) is NONE
+    assert h.commit_in_transaction_as("", -1, ("t", 1)) is NONE
+    settle(client)
+    illegal = ErrorCode.ILLEGAL_GENERATION
+    assert h.commit_in_transaction_as("m", client.epoch, ("t", 1)) is illegal
+    assert h.commit_in_transaction_as("", -1, ("t", 0), ("t", 1)) is illegal
+    assert h.commit_in_transaction_as("", -1, ("t", 0)) is NONE
+    h.resume(("t", 1))
+    assert h.commit_in_transaction_as("", -1, ("t", 1)) is NONE
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_an_offset_that_was_pending_before_the_pause_counts_unless_it_is_reset(
+    h: PauseHarness, is_reset: bool
+) -> None:
+    """Its records were processed; but what an administrator sets while it is paused is set."""
+    client = alone(h)
+    assert h.commit_in_transaction_as("m", client.epoch, ("t", 1)) is NONE
+    h.pause(("t", 1))
+    settle(client)
+    if is_reset:
+        assert h.reset(("t", 1)) is NONE
+    h.reload()
+    h.resume(("t", 1))
+    h.end(7)
+    assert h.offset("g", "t", 1) == (100 if is_reset else 9)
+
+
 def test_an_owner_that_never_revokes_is_removed_after_its_rebalance_timeout(h: PauseHarness) -> None:
     """Then its partitions are nobody's, and the paused one stays so."""
     alone(h)

@@ -1,0 +1,175 @@
+"""Transactional offsets on a real log: they survive crashes, checkpoints and reloads as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+import pytest
+from tests.runtime.checkpointed import TOPIC, Life, begin, run
+
+from headgate.core.contract import Producer, TransactionEnd
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    CommitTransactionalOffsets,
+    EndTransaction,
+    OffsetColumns,
+    OffsetToCommit,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+
+pytestmark = pytest.mark.usefixtures("small_parts")
+NONE = ErrorCode.NONE
+WIDE = 10_000
+
+
+async def commit_in(life: Life, producer: int, group: str, partition: int, offset: int) -> None:
+    """Commit an offset in the transaction of a producer; it counts as acknowledged at the end."""
+    asked = CommitOffsets(
+        GroupId(group), [(TOPIC, [OffsetToCommit(partition, offset, -1, "")])], is_transactional=True
+    )
+    result = await life.submit(CommitTransactionalOffsets(asked, Producer(producer, 0)))
+    assert result == CommitResult(NONE)
+
+
+async def end(life: Life, producer: int, *, is_committed: bool = True) -> None:
+    assert await life.submit(EndTransaction(TransactionEnd(Producer(producer, 0), is_committed))) is NONE
+
+
+def wide(producer: int, group: str, count: int, base: int = 0) -> CommitTransactionalOffsets:
+    numbers = np.arange(count)
+    columns = OffsetColumns(numbers, numbers + base, np.full(count, -1), "")
+    asked = CommitOffsets(GroupId(group), [(TOPIC, columns)], is_transactional=True)
+    return CommitTransactionalOffsets(asked, Producer(producer, 0))
+
+
+class Model:
+    """Kafka's rule, one command at a time."""
+
+    def __init__(self) -> None:
+        self.committed: dict[tuple[str, int], tuple[int, int]] = {}
+        self.pending: dict[int, dict[tuple[str, int], tuple[int, int]]] = {}
+        self.time = 0
+
+    def commit(self, key: tuple[str, int], offset: int, producer: int | None = None) -> None:
+        self.time += 1
+        of = self.committed if producer is None else self.pending.setdefault(producer, {})
+        of[key] = self.time, offset
+
+    def end(self, producer: int, is_committed: bool) -> None:
+        for key, one in self.pending.pop(producer, {}).items():
+            if is_committed and one > self.committed.get(key, (-1, 0)):
+                self.committed[key] = one
+
+    def delete(self, key: tuple[str, int]) -> None:
+        for of in (self.committed, *self.pending.values()):
+            of.pop(key, None)
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        return {key: offset for key, (_, offset) in self.committed.items()}
+
+    def waiting(self) -> set[tuple[int, str, int]]:
+        return {(producer, *key) for producer, offsets in self.pending.items() for key in offsets}
+
+
+def waiting_in(life: Life) -> set[tuple[int, str, int]]:
+    copied = life.runtime.shard.pending.copy()
+    return {
+        (producer.producer_id, group_id, partition)
+        for producer, (group_id, _), partitions in copied
+        for partition in partitions
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_life_is_that_of_kafkas_rule(seed: int) -> None:
+    """Commits, markers, deletions, checkpoints with commits between their parts, kills and power failures."""
+    chance = Random(seed)
+
+    async def scenario() -> None:
+        life, model = await begin(), Model()
+
+        async def act(work: Callable[[], None] = lambda: None) -> None:
+            work()
+            group, partition, offset = chance.choice("ab"), chance.randrange(4), chance.randrange(1000)
+            producer = chance.randrange(3)
+            match chance.choice(["commit", "in", "in", "in", "end", "delete"]):
+                case "commit":
+                    await life.commit(group, partition, offset)
+                    model.commit((group, partition), offset)
+                case "in":
+                    await commit_in(life, producer, group, partition, offset)
+                    model.commit((group, partition), offset, producer)
+                case "end":
+                    is_committed = chance.random() < 0.7
+                    await end(life, producer, is_committed=is_committed)
+                    model.end(producer, is_committed)
+                case "delete" if life.runtime.shard.groups.find(GroupId(group)) is not None:
+                    await life.delete(group, partition)
+                    model.delete((group, partition))
+
+        for _ in range(8):
+            for _ in range(chance.randrange(12)):
+                await act()
+            if life.runtime.position and chance.random() < 0.5:
+                await life.write(act)
+            if chance.random() < 0.5:
+                life.kill() if chance.random() < 0.5 else life.crash(chance)
+                life = await begin(life.files)
+            assert life.held() == model.offsets()
+            assert waiting_in(life) == model.waiting()
+        life.end()
+
+    run(scenario)
+
+
+def test_commands_of_one_iteration_share_a_write() -> None:
+    """Plain commits, commits of two transactions and a marker, in their order, in batches of their own."""
+
+    async def scenario() -> None:
+        life = await begin()
+        await asyncio.gather(
+            life.commit("a", 0, 1),
+            commit_in(life, 7, "a", 0, 2),
+            commit_in(life, 8, "a", 1, 3),
+            life.commit("a", 2, 4),
+            end(life, 7),
+            life.commit("a", 3, 5),
+        )
+        life.kill()
+        again = await begin(life.files)
+        assert again.held() == {("a", 0): 2, ("a", 2): 4, ("a", 3): 5}
+        headers = [header for header, _ in again.partition.log.batches(0)]
+        told = [(one.producer_id, one.is_transactional, one.is_control) for one in headers]
+        plain = (-1, False, False)
+        assert told == [plain, (7, True, False), (8, True, False), plain, (7, True, True), plain]
+        again.end()
+
+    run(scenario)
+
+
+def test_a_wide_commit_spans_several_batches_of_its_transaction() -> None:
+    """Columns on the way in and out; a crash between keeps it pending."""
+
+    async def scenario() -> None:
+        life = await begin()
+        name = "a-group-with-a-long-name" * 5
+        assert await life.submit(wide(7, name, WIDE)) == CommitResult(NONE)
+        life.kill()
+        life = await begin(life.files)
+        assert (len(life.runtime.shard.pending), life.held()) == (WIDE, {})
+        headers = [header for header, _ in life.partition.log.batches(0)]
+        assert len(headers) > 1 and all(one.is_transactional for one in headers)
+        await life.write()
+        life.kill()
+        life = await begin(life.files)
+        assert life.runtime.checkpoint_position > 0
+        await end(life, 7)
+        assert life.held() == {(name, partition): partition for partition in range(WIDE)}
+        life.end()
+
+    run(scenario)
