@@ -65,6 +65,8 @@ API_NAMES = (
     "describe_topic_partitions",
     "share_group_heartbeat",
     "share_group_describe",
+    "share_fetch",
+    "share_acknowledge",
     "initialize_share_group_state",
     "read_share_group_state",
     "write_share_group_state",

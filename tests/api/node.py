@@ -6,7 +6,7 @@ cannot carry fails the test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
@@ -91,6 +91,14 @@ class OneCall:
     def no_answer(self) -> None:
         """Fail: none of these APIs may do this."""
         raise AssertionError("not answered at all")
+
+    @property
+    def connection(self) -> Hashable:
+        """What identifies the connection."""
+        return "connection"
+
+    def when_disconnected(self, name: str, action: Callable[[], None]) -> None:
+        """Do nothing: the connection is never lost."""
 
     def when_lost(self, action: Callable[[], None]) -> None:
         """Do nothing: none of these APIs waits for records."""

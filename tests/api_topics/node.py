@@ -6,14 +6,14 @@ cannot carry fails the test.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.api.node import drive_request
 from tests.topics.disk import NOW, Disk
 
-from headgate.api.contract import Coordinator, KeyedShards, OffsetHistory, RequestSteps, Router
+from headgate.api.contract import Coordinator, KeyedShards, OffsetHistory, RequestSteps, Router, ShareDelivery
 from headgate.api.registration import Api
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
@@ -122,6 +122,14 @@ class OneCall:
         assert not self.is_finished, "answered twice"
         self.is_finished = True
 
+    @property
+    def connection(self) -> Hashable:
+        """What identifies the connection."""
+        return "connection"
+
+    def when_disconnected(self, name: str, action: Callable[[], None]) -> None:
+        """Do nothing: the connection is never lost."""
+
     def when_lost(self, action: Callable[[], None]) -> None:
         """Keep the action for a lost connection."""
         self.lose = action
@@ -146,6 +154,7 @@ class OneNode:
     advertised_port = 9092
     coordinator = cast(Coordinator, None)
     share_state = cast(KeyedShards, None)
+    shares = cast(ShareDelivery, None)
     history = cast(OffsetHistory, None)
     router = cast(Router, None)
 

@@ -7,12 +7,19 @@ returns None and calls `call.answer(response)` once later: the connection keeps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
+    from headgate.core.share.fetching import (
+        AcknowledgeErrors,
+        Acknowledgements,
+        DeliveredRecords,
+        ShareFetchWish,
+    )
+    from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
     from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId, Millis
     from headgate.domain.settings import Settings
@@ -55,6 +62,17 @@ class Call(Protocol):
     @property
     def client_host(self) -> str:
         """The client's address as group descriptions show it: a slash, then the address."""
+        ...
+
+    @property
+    def connection(self) -> Hashable:
+        """What identifies the connection as long as it lives."""
+        ...
+
+    def when_disconnected(self, name: str, action: Callable[[], None]) -> None:
+        """Call `action` when the connection is lost, also if that is after the answer. A later action of the
+        same name replaces it.
+        """
         ...
 
     def answer(self, response: Any) -> None:
@@ -232,6 +250,49 @@ class KeyedShards(Protocol):
         ...
 
 
+class ShareDelivery(Protocol):
+    """Delivers records to the members of share groups (KIP-932)."""
+
+    sessions: ShareSessions
+
+    def lock_duration_ms(self, group_id: GroupId) -> int:
+        """Return for how long the records that a group's members acquire are locked."""
+        ...
+
+    def needs_preparation(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> bool:
+        """Return whether a fetch must run `prepare` before."""
+        ...
+
+    def prepare(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
+        """Take share-partitions into use that are not yet, in steps."""
+        ...
+
+    def fetch(
+        self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]
+    ) -> Callable[[], None]:
+        """Fetch, and call `on_done` with what was acquired, now or later; return what cancels the fetch."""
+        ...
+
+    def acknowledge(
+        self,
+        session: ShareSession,
+        given: Acknowledgements,
+        *,
+        is_renewing: bool,
+        on_done: Callable[[AcknowledgeErrors], None],
+    ) -> None:
+        """Acknowledge records; `on_done` gets the result of each partition when all are durable."""
+        ...
+
+    def close_session(self, session: ShareSession) -> None:
+        """End a session, and release what its member has acquired."""
+        ...
+
+    def connection_lost(self, connection: Hashable) -> None:
+        """End the sessions of a lost connection."""
+        ...
+
+
 class Durability(Protocol):
     """Group commit: one sync for everything appended meanwhile."""
 
@@ -283,6 +344,11 @@ class Node(Protocol):
     @property
     def share_state(self) -> KeyedShards:
         """The share coordinator (`headgate.core.share.state`), by the names of share-partitions' keys."""
+        ...
+
+    @property
+    def shares(self) -> ShareDelivery:
+        """The delivery of records to share groups."""
         ...
 
     @property

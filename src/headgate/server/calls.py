@@ -6,7 +6,7 @@ Responses are sent in the order of the requests. `Client` is what a call needs o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -94,6 +94,7 @@ class Line:
         "unsent_bytes",
         "waiting",
         "watch",
+        "when_closed",
         "when_lost",
     )
 
@@ -109,6 +110,8 @@ class Line:
         """Time at which bytes arrived last, by `perf_counter`, in seconds."""
         self.waiting: deque[PendingCall] = deque()
         self.when_lost: dict[PendingCall, Callable[[], None]] = {}
+        self.when_closed: dict[str, Callable[[], None]] = {}
+        """What to do when the connection is lost, by name."""
         """Actions of pending requests, called if the connection is lost before the answer."""
         self.outgoing: list[bytes | bytearray] = []
         self.unsent_bytes = 0
@@ -154,8 +157,9 @@ class Line:
     def give_up(self) -> None:
         """Drop all calls of a lost connection and run their `when_lost` actions."""
         self.waiting.clear()
-        actions, self.when_lost = self.when_lost, {}
-        for action in actions.values():
+        actions = [*self.when_lost.values(), *self.when_closed.values()]
+        self.when_lost, self.when_closed = {}, {}
+        for action in actions:
             try:
                 action()
             except Exception as failure:
@@ -246,6 +250,15 @@ class PendingCall:
     def no_answer(self) -> None:
         """Complete a request that expects no response."""
         self.answer_frame(b"")
+
+    @property
+    def connection(self) -> Hashable:
+        """What identifies the connection."""
+        return self.line
+
+    def when_disconnected(self, name: str, action: Callable[[], None]) -> None:
+        """Call `action` when the connection is lost; see `headgate.api.contract.Call`."""
+        self.line.when_closed[name] = action
 
     def when_lost(self, action: Callable[[], None]) -> None:
         """Call `action` if the connection is lost before the answer."""

@@ -42,6 +42,7 @@ from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
+from headgate.server.shares.delivery import ShareDelivery
 from headgate.shards.groups import group_shards
 from headgate.shards.share_state import share_state_shards
 from headgate.topics.appends import Appends
@@ -94,6 +95,7 @@ class BrokerNode:
         self._share_states = ShareStates(self.topics, self.call_later, self.watch)
         self._share_state_kind = share_state_shards(settings, self._share_states.commands)
         self.share_state = Coordinator(self._share_state_kind, [])
+        self.shares = ShareDelivery(self)
         self._checkpoints = CheckpointRunner([], settings)
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock, self.watch)

@@ -74,7 +74,7 @@ class Delivering:
         fetched = FetchedRecords(
             fetch_offset=offset,
             batches=read,
-            aborted=self.aborted,
+            undeliverable=self.aborted,
         )
         wish = Acquisition(
             member_id=member, fetched=fetched, max_records=most, batch_size=batch_size, mode=mode

@@ -56,6 +56,8 @@ APIS: dict[int, ApiInfo] = {
     75: ApiInfo("DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
     76: ApiInfo("ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, 1),
     77: ApiInfo("ShareGroupDescribe", "share_group_describe", 1, 1, 1),
+    78: ApiInfo("ShareFetch", "share_fetch", 1, 2, 1),
+    79: ApiInfo("ShareAcknowledge", "share_acknowledge", 1, 2, 1),
     83: ApiInfo("InitializeShareGroupState", "initialize_share_group_state", 0, 0, 0),
     84: ApiInfo("ReadShareGroupState", "read_share_group_state", 0, 0, 0),
     85: ApiInfo("WriteShareGroupState", "write_share_group_state", 0, 1, 0),

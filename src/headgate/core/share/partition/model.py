@@ -67,8 +67,10 @@ class FetchedRecords:
     fetch_offset: int
     batches: Sequence[tuple[int, int]]
     """First and last offset of each batch, ascending; there may be holes between them."""
-    aborted: Sequence[tuple[int, int]] = ()
-    """First and last offset of batches of aborted transactions, ascending; none for read_uncommitted."""
+    undeliverable: Sequence[tuple[int, int]] = ()
+    """First and last offset of batches that no member gets: transaction markers, and for readers of committed
+    records those of aborted transactions.
+    """
 
     def end_of_batch(self, offset: int) -> int:
         """Return the last offset of the batch with `offset`; `offset` itself if it is in no batch."""

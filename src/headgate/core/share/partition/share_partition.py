@@ -126,7 +126,7 @@ class SharePartition:
         """Acquire records for a member, and lock them until now plus the lock duration.
 
         Returns the acquired ranges in order. If there are none although the log returned records, compare
-        `next_offset` with what it was: aborted and compacted records are skipped.
+        `next_offset` with what it was: undeliverable and compacted records are skipped.
         """
         if wish.max_records <= 0 or room_for(wish, self._ranges, self.limits).records <= 0:
             return []
@@ -135,8 +135,8 @@ class SharePartition:
         taking = Taking(wish, self._ranges, self.limits, lock)
         taking.run()
         kept = taking.taken
-        if wish.fetched.aborted and kept:
-            kept = self._without_aborted(kept, wish.fetched.aborted)
+        if wish.fetched.undeliverable and kept:
+            kept = self._without(kept, wish.fetched.undeliverable)
         self._ranges.drop_complete()
         return [AcquiredRecords(piece.first, piece.last, piece.delivery.delivery_count) for piece in kept]
 
@@ -160,9 +160,9 @@ class SharePartition:
     def _archive(self, piece: Piece) -> None:
         self._ranges.put((Piece(piece.first, piece.last, without_member(piece.delivery, ARCHIVED)),))
 
-    def _without_aborted(self, taken: list[Piece], aborted: Sequence[tuple[int, int]]) -> list[Piece]:
-        """Archive the records of aborted transactions (F16), and return the other ones."""
-        for first, last in aborted:
+    def _without(self, taken: list[Piece], undeliverable: Sequence[tuple[int, int]]) -> list[Piece]:
+        """Archive what no member gets (F16), and return the other records."""
+        for first, last in undeliverable:
             kept: list[Piece] = []
             for piece in taken:
                 if piece.last < first or last < piece.first:

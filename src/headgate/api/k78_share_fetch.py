@@ -1,0 +1,200 @@
+"""ShareFetch (78), versions 1-2: acquire records for a member of a share group, and acknowledge (KIP-932).
+
+* Acknowledgements are applied before records are acquired; the response waits until they are durable.
+* A request with the final epoch only acknowledges; then what the member still has is released.
+* A request that renews locks (version 2, KIP-1222) only acknowledges too, and must ask for no records.
+* A response has the partitions with acquired records, errors or acknowledgements, and at most a mebibyte of
+  batches, but at least one batch.
+* `min_bytes` is not waited for: what is available is acquired at once.
+* Whoever fetches need not be a member, as in Kafka.
+* Unlike in Kafka, an unknown topic id is an error of its partitions, not of the whole request, and markers of
+  transactions are never acquired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.api.contract import Call, Node
+from headgate.api.registration import Api
+from headgate.api.share_requests import (
+    acknowledgements_of,
+    by_topic,
+    check_member,
+    end_with_connection,
+    keys_of,
+    needs,
+    session_request,
+)
+from headgate.core.share.fetching import AcknowledgeErrors, DeliveredRecords, ShareFetchWish
+from headgate.core.share.partition.model import AcquireMode
+from headgate.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.wire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+
+class _Fetch:
+    """One request, until its acknowledgements are durable and its records acquired."""
+
+    def __init__(self, node: Node, call: Call, request: ShareFetchRequest, session: ShareSession) -> None:
+        self._node = node
+        self._call = call
+        self._request = request
+        self._session = session
+        self._errors: AcknowledgeErrors | None = None
+        self._delivered: Sequence[DeliveredRecords] | None = None
+
+    def begin(self) -> None:
+        """Acknowledge, and fetch unless this is the last request or one that only renews."""
+        request, shares = self._request, self._node.shares
+        shares.acknowledge(
+            self._session,
+            acknowledgements_of(request.topics),
+            is_renewing=request.is_renew_ack,
+            on_done=self._call.guard(self._acknowledged),
+        )
+        if request.share_session_epoch == FINAL_EPOCH:
+            shares.close_session(self._session)
+            self._deliver([])
+        elif request.is_renew_ack:
+            self._deliver([])
+        else:
+            self._prepare(_rotated(list(self._session.partitions), request.share_session_epoch))
+
+    def _prepare(self, keys: Sequence[PartitionKey]) -> None:
+        shares, group_id = self._node.shares, self._session.group_id
+        if shares.needs_preparation(group_id, keys):
+            self._call.in_steps(shares.prepare(group_id, keys), lambda nothing: self._fetch(keys))
+        else:
+            self._fetch(keys)
+
+    def _fetch(self, keys: Sequence[PartitionKey]) -> None:
+        request = self._request
+        wish = ShareFetchWish(
+            group_id=self._session.group_id,
+            member_id=self._session.member_id,
+            partitions=keys,
+            max_wait_ms=request.max_wait_ms,
+            max_bytes=request.max_bytes,
+            max_records=request.max_records,
+            batch_size=request.batch_size,
+            mode=AcquireMode(request.share_acquire_mode),
+        )
+        cancel = self._node.shares.fetch(wish, self._call.guard(self._deliver))
+        if self._delivered is None:
+            self._call.when_lost(cancel)
+
+    def _acknowledged(self, errors: AcknowledgeErrors) -> None:
+        self._errors = errors
+        self._answer_if_complete()
+
+    def _deliver(self, delivered: Sequence[DeliveredRecords]) -> None:
+        self._delivered = delivered
+        self._answer_if_complete()
+
+    def _answer_if_complete(self) -> None:
+        if self._errors is not None and self._delivered is not None:
+            self._call.answer(self._response(self._errors, self._delivered))
+
+    def _response(
+        self, errors: AcknowledgeErrors, delivered: Sequence[DeliveredRecords]
+    ) -> ShareFetchResponse:
+        found = {one.key: one for one in delivered}
+        keys = [*found, *(key for key in errors if key not in found)]
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=self._node.shares.lock_duration_ms(self._session.group_id),
+            responses=[
+                ShareFetchableTopicResponse(
+                    topic_id=topic_id,
+                    partitions=[
+                        self._partition_data(topic_id, index, errors, found.get((topic_id, index)))
+                        for index in indexes
+                    ],
+                )
+                for topic_id, indexes in by_topic(keys).items()
+            ],
+        )
+
+    def _partition_data(
+        self, topic_id: TopicId, index: int, errors: AcknowledgeErrors, found: DeliveredRecords | None
+    ) -> PartitionData:
+        data = PartitionData(
+            partition_index=index,
+            acknowledge_error_code=errors.get((topic_id, index), ErrorCode.NONE),
+            current_leader=LeaderIdAndEpoch(
+                leader_id=self._node.node_id, leader_epoch=self._node.topics.leader_epoch
+            ),
+            records=b"",
+        )
+        if found is not None:
+            data.error_code = found.error
+            data.records = found.records
+            data.acquired_records = [
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in found.acquired
+            ]
+        return data
+
+
+def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
+    """Begin with another partition in each fetch, so that none of many is always the last one."""
+    begin = epoch % len(keys) if keys else 0
+    return keys[begin:] + keys[:begin]
+
+
+def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResponse | None:
+    """Check the request, find its session, then acknowledge and fetch."""
+    error = check_member(request) or _check(request)
+    if error:
+        return ShareFetchResponse(error_code=error)
+    asked = session_request(
+        call,
+        request,
+        added=keys_of(request.topics),
+        forgotten=[
+            (TopicId(topic.topic_id), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ],
+        has_acknowledgements=bool(acknowledgements_of(request.topics)),
+    )
+    session = node.shares.sessions.begin_fetch(asked)
+    if isinstance(session, ErrorCode):
+        return _refuse(node, call, request, session)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        end_with_connection(node, call)
+    _Fetch(node, call, request, session).begin()
+    return None
+
+
+def _check(request: ShareFetchRequest) -> ErrorCode:
+    if request.share_acquire_mode not in tuple(AcquireMode):
+        return ErrorCode.INVALID_REQUEST
+    if request.is_renew_ack and (
+        request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _refuse(
+    node: Node, call: Call, request: ShareFetchRequest, error: ErrorCode
+) -> ShareFetchResponse | None:
+    """Return the error, later if there are too many sessions: the client would ask again at once."""
+    response = ShareFetchResponse(error_code=error)
+    if error != ErrorCode.SHARE_SESSION_LIMIT_REACHED or request.max_wait_ms <= 0:
+        return response
+    cancel = node.call_later(request.max_wait_ms, call.guard(lambda: call.answer(response)))
+    call.when_lost(cancel)
+    return None
+
+
+API = Api(78, "ShareFetch", 1, 2, ShareFetchRequest, ShareFetchResponse, handle, needs=needs)

@@ -1,0 +1,79 @@
+"""ShareAcknowledge (79), versions 1-2: acknowledge records that a member of a share group acquired (KIP-932).
+
+* The request continues the session of ShareFetch, and has the next of its epochs.
+* The final epoch ends the session; what the member still has is released.
+* The response waits until the acknowledgements are durable. It has an error for each partition.
+* Version 2 renews locks, if the request says so (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Call, Node
+from headgate.api.registration import Api
+from headgate.api.share_requests import (
+    acknowledgements_of,
+    by_topic,
+    check_member,
+    needs,
+    session_request,
+)
+from headgate.core.share.fetching import AcknowledgeErrors
+from headgate.core.share.sessions import FINAL_EPOCH
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+
+def handle(node: Node, call: Call, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | None:
+    """Find the session, and acknowledge."""
+    error = check_member(request)
+    if error:
+        return ShareAcknowledgeResponse(error_code=error)
+    session = node.shares.sessions.begin_acknowledge(session_request(call, request))
+    if isinstance(session, ErrorCode):
+        return ShareAcknowledgeResponse(error_code=session)
+
+    def answer(errors: AcknowledgeErrors) -> None:
+        call.answer(_response(node, session.group_id, errors))
+
+    node.shares.acknowledge(
+        session,
+        acknowledgements_of(request.topics),
+        is_renewing=request.is_renew_ack,
+        on_done=call.guard(answer),
+    )
+    if request.share_session_epoch == FINAL_EPOCH:
+        node.shares.close_session(session)
+    return None
+
+
+def _response(node: Node, group_id: GroupId, errors: AcknowledgeErrors) -> ShareAcknowledgeResponse:
+    leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=node.topics.leader_epoch)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=node.shares.lock_duration_ms(group_id),
+        responses=[
+            ShareAcknowledgeTopicResponse(
+                topic_id=topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=index,
+                        error_code=errors[topic_id, index],
+                        current_leader=leader,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic_id, indexes in by_topic(list(errors)).items()
+        ],
+    )
+
+
+API = Api(
+    79, "ShareAcknowledge", 1, 2, ShareAcknowledgeRequest, ShareAcknowledgeResponse, handle, needs=needs
+)

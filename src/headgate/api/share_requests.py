@@ -1,0 +1,79 @@
+"""What ShareFetch (78) and ShareAcknowledge (79) have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from headgate.api.contract import Call, Node
+from headgate.api.needs import group_need, topic_needs
+from headgate.core.share.fetching import Acknowledgements
+from headgate.core.share.partition.model import AcknowledgementBatch
+from headgate.core.share.sessions import PartitionKey, SessionRequest
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, TopicId
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
+
+_LONGEST_MEMBER_ID: Final = 36
+
+
+def check_member(request: Any) -> ErrorCode:
+    """Return INVALID_REQUEST if the request names no group, or no valid member id."""
+    if not request.group_id or not request.member_id or len(request.member_id) > _LONGEST_MEMBER_ID:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def keys_of(topics: Sequence[Any]) -> list[PartitionKey]:
+    """Return the partitions that a request names."""
+    return [
+        (TopicId(topic.topic_id), partition.partition_index)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+
+
+def acknowledgements_of(topics: Sequence[Any]) -> Acknowledgements:
+    """Return the acknowledgements of a request, by partition; none for a partition without batches."""
+    given: dict[PartitionKey, list[AcknowledgementBatch]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                batches = given.setdefault((TopicId(topic.topic_id), partition.partition_index), [])
+                batches += [
+                    AcknowledgementBatch(one.first_offset, one.last_offset, one.acknowledge_types)
+                    for one in partition.acknowledgement_batches
+                ]
+    return given
+
+
+def session_request(call: Call, request: Any, **fields: Any) -> SessionRequest:
+    """Return the fields of a request that are about its session."""
+    return SessionRequest(
+        group_id=GroupId(request.group_id),
+        member_id=MemberId(request.member_id),
+        epoch=request.share_session_epoch,
+        connection=call.connection,
+        **fields,
+    )
+
+
+def end_with_connection(node: Node, call: Call) -> None:
+    """Have the sessions of this connection end with it."""
+    connection = call.connection
+    call.when_disconnected("share sessions", lambda: node.shares.connection_lost(connection))
+
+
+def needs(node: Node, call: Call, request: Any) -> Iterator[Need]:
+    """Return the needs: READ on the group and on each topic that the request names."""
+    yield group_need(Operation.READ, request.group_id or "")
+    yield from topic_needs(node, Operation.READ, request.topics)
+
+
+def by_topic(keys: Sequence[PartitionKey]) -> dict[TopicId, list[int]]:
+    """Return the indexes of partitions by topic, in the order of the keys."""
+    indexes: dict[TopicId, list[int]] = {}
+    for topic_id, index in keys:
+        indexes.setdefault(topic_id, []).append(index)
+    return indexes

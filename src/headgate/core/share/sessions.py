@@ -1,0 +1,128 @@
+"""Share sessions: which partitions a member of a share group fetches, and the order of its requests (F5).
+
+1. A session is of a group and a member. ShareFetch and ShareAcknowledge share it, and its epochs.
+2. Epoch 0 begins a session, in place of one that exists: what the member has acquired stays acquired. -1 ends
+   it: what the member has is released. Other requests have the next epoch; after the greatest one comes 1.
+3. A session belongs to the connection that began it, and ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, TopicId
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_GREATEST_EPOCH: Final = 0x7FFF_FFFF
+
+PartitionKey: TypeAlias = tuple[TopicId, int]
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """One session. Only `ShareSessions` changes it."""
+
+    group_id: GroupId
+    member_id: MemberId
+    connection: Hashable
+    partitions: dict[PartitionKey, None] = field(default_factory=dict)
+    next_epoch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """The fields of a request that are about its session."""
+
+    group_id: GroupId
+    member_id: MemberId
+    epoch: int
+    connection: Hashable = None
+    added: Sequence[PartitionKey] = ()
+    forgotten: Sequence[PartitionKey] = ()
+    has_acknowledgements: bool = False
+
+
+class ShareSessions:
+    """All share sessions of this node."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is `group.share.max.share.sessions`."""
+        self._most = most
+        self._sessions: dict[tuple[GroupId, MemberId], ShareSession] = {}
+        self._by_connection: dict[Hashable, dict[ShareSession, None]] = {}
+        self._by_group: dict[GroupId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def count(self, group_id: GroupId) -> int:
+        """Return the number of sessions of a group."""
+        return self._by_group.get(group_id, 0)
+
+    def begin_fetch(self, request: SessionRequest) -> ShareSession | ErrorCode:
+        """Return the session of a fetch, with the partitions it fetches, or the error of the whole response.
+
+        The caller ends the session if the epoch is the final one.
+        """
+        if request.epoch == INITIAL_EPOCH:
+            return self._open(request)
+        session = self._continue(request)
+        if isinstance(session, ErrorCode) or request.epoch == FINAL_EPOCH:
+            return session
+        session.partitions.update(dict.fromkeys(request.added))
+        for key in request.forgotten:
+            session.partitions.pop(key, None)
+        return session
+
+    def begin_acknowledge(self, request: SessionRequest) -> ShareSession | ErrorCode:
+        """Return the session of an acknowledgement, or the error of the whole response."""
+        if request.epoch == INITIAL_EPOCH:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        return self._continue(request)
+
+    def end(self, session: ShareSession) -> None:
+        """Forget a session; do nothing if another one is in its place."""
+        if self._sessions.get((session.group_id, session.member_id)) is not session:
+            return
+        del self._sessions[session.group_id, session.member_id]
+        left = self._by_connection[session.connection]
+        del left[session]
+        if not left:
+            del self._by_connection[session.connection]
+        self._by_group[session.group_id] -= 1
+        if not self._by_group[session.group_id]:
+            del self._by_group[session.group_id]
+
+    def of_connection(self, connection: Hashable) -> list[ShareSession]:
+        """Return the sessions that a connection began."""
+        return list(self._by_connection.get(connection, ()))
+
+    def _open(self, request: SessionRequest) -> ShareSession | ErrorCode:
+        if request.has_acknowledgements:
+            return ErrorCode.INVALID_REQUEST
+        key = request.group_id, request.member_id
+        known = self._sessions.get(key)
+        if known is None and len(self._sessions) >= self._most:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        if known is not None:
+            self.end(known)
+        session = ShareSession(*key, request.connection, dict.fromkeys(request.added))
+        self._sessions[key] = session
+        self._by_connection.setdefault(request.connection, {})[session] = None
+        self._by_group[request.group_id] = self.count(request.group_id) + 1
+        return session
+
+    def _continue(self, request: SessionRequest) -> ShareSession | ErrorCode:
+        session = self._sessions.get((request.group_id, request.member_id))
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if request.epoch == FINAL_EPOCH:
+            return session
+        if request.epoch != session.next_epoch:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.next_epoch = 1 if request.epoch == _GREATEST_EPOCH else request.epoch + 1
+        return session

@@ -1,0 +1,1 @@
+"""The delivery of records to share groups on this node."""

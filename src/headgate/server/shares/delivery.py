@@ -1,0 +1,189 @@
+"""The share-partitions of this node, by group, and the share sessions of their members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from headgate.api.contract import RequestSteps
+from headgate.core.share.fetching import (
+    AcknowledgeErrors,
+    Acknowledgements,
+    DeliveredRecords,
+    ShareFetchWish,
+)
+from headgate.core.share.partition.checks import check_batches
+from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId
+from headgate.domain.offset_reset import ResetStrategy
+from headgate.records.share_state_model import ShareKey
+from headgate.server.shares.fetch import ShareFetch
+from headgate.server.shares.partition import SharedPartition
+from headgate.server.shares.settings import ShareGroupSettings
+from headgate.server.shares.surroundings import Surroundings
+from headgate.topics.opening_aside import opened_aside
+from headgate.topics.topic import Topic
+
+_RETRY_MS: Final = 1_000
+
+
+class ShareDelivery:
+    """Delivers records to the members of share groups; see `headgate.api.contract.ShareDelivery`."""
+
+    def __init__(self, node: Surroundings) -> None:
+        self._node = node
+        self.sessions = ShareSessions(node.topics.settings["group.share.max.share.sessions"])
+        self._groups: dict[GroupId, dict[PartitionKey, SharedPartition]] = {}
+        self._settings: dict[GroupId, ShareGroupSettings] = {}
+        node.topics.on_group_configured.append(self._configured)
+        node.topics.on_deleted.append(self._deleted)
+
+    def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
+        """Return the settings of a group."""
+        settings = self._settings.get(group_id)
+        if settings is None:
+            settings = ShareGroupSettings.of(self._node.topics, group_id)
+            if group_id in self._groups:
+                self._settings[group_id] = settings
+        return settings
+
+    def lock_duration_ms(self, group_id: GroupId) -> int:
+        """Return for how long the records that a group's members acquire are locked."""
+        return self.settings_of(group_id).limits.lock_duration_ms
+
+    def partitions(self, group_id: GroupId) -> Iterator[SharedPartition]:
+        """Return the share-partitions of a group that are in use."""
+        return iter(self._groups.get(group_id, {}).values())
+
+    def needs_preparation(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> bool:
+        """Return whether a fetch must run `prepare` before."""
+        known = self._groups.get(group_id, {})
+        return not all(key in known for key in keys)
+
+    def prepare(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
+        """Open the logs of partitions that are not in use yet, and load their states, in steps."""
+        for key in keys:
+            if key in self._groups.get(group_id, {}):
+                continue
+            shared = self._new(group_id, key)
+            start = -1
+            found = shared.partition()
+            if not isinstance(found, ErrorCode):
+                yield from opened_aside(found)
+                reset = self.settings_of(group_id).reset
+                if reset.strategy == ResetStrategy.BY_DURATION:
+                    since = max(0, self._node.system_time() - reset.duration_ms)
+                    start = (yield from found.find_offset(since)).offset
+            shared.load(start)
+            yield None
+
+    def _new(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
+        group = self._groups.setdefault(group_id, {})
+        share_key = ShareKey(group_id, *key)
+        shared = group[key] = SharedPartition(self._node, share_key, self.settings_of(group_id))
+        shared.on_discarded = partial(self._forget, group_id, shared)
+        return shared
+
+    def fetch(
+        self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]
+    ) -> Callable[[], None]:
+        """Fetch, and call `on_done` with what was acquired, now or later; return what cancels the fetch."""
+        group = self._groups.get(wish.group_id, {})
+        partitions = [
+            group[key] if key in group else self._gone(wish.group_id, key) for key in wish.partitions
+        ]
+        fetch = ShareFetch(wish, partitions, on_done)
+        fetch.begin(self._node.call_later)
+        return fetch.cancel
+
+    def _gone(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
+        """Return a share-partition that could not be loaded: it only reports why."""
+        shared = SharedPartition(self._node, ShareKey(group_id, *key), self.settings_of(group_id))
+        found = shared.partition()
+        shared.discard(found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return shared
+
+    def acknowledge(
+        self,
+        session: ShareSession,
+        given: Acknowledgements,
+        *,
+        is_renewing: bool,
+        on_done: Callable[[AcknowledgeErrors], None],
+    ) -> None:
+        """Acknowledge records; `on_done` gets the result of each partition when all are durable."""
+        errors: dict[PartitionKey, ErrorCode] = {}
+        if not given:
+            on_done(errors)
+            return
+        may_renew = is_renewing and self.settings_of(session.group_id).may_renew
+        group = self._groups.get(session.group_id, {})
+
+        def done(key: PartitionKey, error: ErrorCode) -> None:
+            errors[key] = error
+            if len(errors) == len(given):
+                on_done({key: errors[key] for key in given})
+
+        for key, batches in given.items():
+            error = check_batches(batches, may_renew=may_renew)
+            shared = group.get(key)
+            if error:
+                done(key, error)
+            elif shared is None:
+                done(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                shared.acknowledge(session.member_id, batches, partial(done, key))
+
+    def close_session(self, session: ShareSession) -> None:
+        """End a session, and release what its member has acquired in any partition of the group."""
+        self.sessions.end(session)
+        self._release(session.group_id, session.member_id)
+
+    def connection_lost(self, connection: Hashable) -> None:
+        """End the sessions of a lost connection."""
+        for session in self.sessions.of_connection(connection):
+            self.close_session(session)
+
+    def _release(self, group_id: GroupId, member_id: MemberId) -> None:
+        for shared in list(self.partitions(group_id)):
+            shared.release(member_id)
+        if not self.sessions.count(group_id):
+            self._node.soon(lambda: self._let_go(group_id))
+
+    def _let_go(self, group_id: GroupId) -> None:
+        """Forget the partitions of a group that nobody fetches any more: its state may be altered now."""
+        if self.sessions.count(group_id):
+            return
+        for shared in list(self.partitions(group_id)):
+            if shared.is_idle:
+                shared.discard(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if group_id in self._groups:
+            self._node.call_later(_RETRY_MS, lambda: self._let_go(group_id))
+
+    def forget(self, group_id: GroupId, key: PartitionKey) -> None:
+        """Discard a share-partition whose state was changed by somebody else; the next fetch loads it."""
+        shared = self._groups.get(group_id, {}).get(key)
+        if shared is not None:
+            shared.discard(ErrorCode.FENCED_STATE_EPOCH)
+
+    def _forget(self, group_id: GroupId, shared: SharedPartition) -> None:
+        group = self._groups.get(group_id, {})
+        if group.get(shared.topic_key) is shared:
+            del group[shared.topic_key]
+            if not group:
+                del self._groups[group_id]
+                self._settings.pop(group_id, None)
+
+    def _configured(self, group_id: str) -> None:
+        name = GroupId(group_id)
+        self._settings.pop(name, None)
+        for shared in list(self.partitions(name)):
+            shared.configure(self.settings_of(name))
+
+    def _deleted(self, topic: Topic) -> None:
+        for group in list(self._groups.values()):
+            for shared in list(group.values()):
+                if shared.key.topic_id == topic.topic_id:
+                    shared.discard(ErrorCode.UNKNOWN_TOPIC_ID)

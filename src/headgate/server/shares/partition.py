@@ -1,0 +1,442 @@
+"""One share-partition on this node: its state machine, with the log it reads, its persisted state, its timer,
+and the fetches that wait for records.
+
+1. It is loaded from the share coordinator before the first delivery. If it has no start offset yet,
+   `share.auto.offset.reset` chooses one, which is persisted at once: a restart must not choose another one.
+2. An acknowledgement is answered when its change is durable. Changes nobody waits for are persisted likewise.
+3. Waiting fetches are woken in the order in which they came, when records were appended, released, or when
+   acknowledgements made room in the window. One that got nothing keeps its place.
+4. A write that another leader or a newer state fences shows that this object is out of date: it is discarded,
+   and the next fetch loads it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from headgate.core.share.fetching import DeliveredRecords
+from headgate.core.share.partition.loading import InvalidState
+from headgate.core.share.partition.model import (
+    AcknowledgementBatch,
+    AcquireMode,
+    Acquisition,
+    StateChange,
+)
+from headgate.core.share.partition.share_partition import SharePartition
+from headgate.core.share.sessions import PartitionKey
+from headgate.core.share.state.commands import (
+    UNKNOWN_START,
+    ReadState,
+    ReadStateResult,
+    StateResult,
+    WriteState,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId
+from headgate.domain.offset_reset import ResetStrategy
+from headgate.log.batch import CorruptBatch
+from headgate.records.share_state_model import ShareKey
+from headgate.runtime.failures import Where, unexpected
+from headgate.server.shares.reading import cut_to, fetched_records
+from headgate.server.shares.settings import ShareGroupSettings
+from headgate.server.shares.surroundings import Surroundings
+from headgate.topics.partition import Partition, ReadResult
+from headgate.topics.waiters import Waiter, Waiters
+
+logger = logging.getLogger(__name__)
+
+MOST_READ_BYTES: Final = 256 << 10
+"""Bytes that one fetch reads of one partition, but at least one batch."""
+_MOST_READS: Final = 8
+"""Reads of one fetch, each of which finds only records that nobody gets, before others have their turn."""
+_WOKEN_AT_ONCE: Final = 20
+_RETRY_MS: Final = 1_000
+
+_FENCED: Final = frozenset(
+    {ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST}
+)
+"""Errors of a write that another state or leader, or a removed state, explains."""
+
+OnDone = Callable[[ErrorCode], None]
+
+
+class Portion(NamedTuple):
+    """How much one fetch wants of one partition."""
+
+    member_id: MemberId
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: AcquireMode
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for records of this partition, and perhaps of others."""
+
+    def look(self) -> bool:
+        """Try again; return whether the fetch is answered and waits no more."""
+        ...
+
+
+class SharedPartition:
+    """One share-partition of this node."""
+
+    def __init__(self, node: Surroundings, key: ShareKey, settings: ShareGroupSettings) -> None:
+        self.key = key
+        self.topic_key: PartitionKey = (key.topic_id, key.partition)
+        self.error = ErrorCode.NONE
+        """Why this object is of no use, and has been discarded."""
+        self.on_discarded: Callable[[], None] = lambda: None
+        self._node = node
+        self._settings = settings
+        self._machine: SharePartition | None = None
+        """None until it is loaded."""
+        self._is_loading = False
+        self._state_epoch = 0
+        self._leader_epoch = 0
+        self._writes = 0
+        """Number of writes that are not finished."""
+        self._queue: dict[WaitingFetch, None] = {}
+        self._waiter: Waiter | None = None
+        self._is_waking = False
+        self._cancel_timer: Callable[[], None] | None = None
+        self._timer_at = 0
+
+    # --- loading ---
+
+    @property
+    def is_loaded(self) -> bool:
+        """Return whether records can be delivered."""
+        return self._machine is not None
+
+    @property
+    def machine(self) -> SharePartition | None:
+        """Return the state machine, to look at; None before it is loaded."""
+        return self._machine
+
+    def load(self, start_by_time: int) -> None:
+        """Begin to load, unless that has begun. `start_by_time` is the start if its group begins by time."""
+        if self._is_loading or self._machine is not None or self.error:
+            return
+        self._is_loading = True
+        partition = self.partition()
+        if isinstance(partition, ErrorCode):
+            self.discard(partition)
+            return
+        self._leader_epoch = partition.leader_epoch
+        command = ReadState(key=self.key, leader_epoch=self._leader_epoch)
+        self._node.share_state.submit(
+            self.key.name, command, lambda result: self._was_read(result, start_by_time)
+        )
+
+    def _was_read(self, result: ReadStateResult | ErrorCode, start_by_time: int) -> None:
+        if self.error:
+            return
+        error = result if isinstance(result, ErrorCode) else result.error
+        if error == ErrorCode.INVALID_REQUEST:  # the group has not initialized it
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if isinstance(result, ErrorCode) or error:
+            self.discard(error)
+            return
+        self._state_epoch = result.state_epoch
+        start = result.start_offset
+        if start == UNKNOWN_START:
+            start = self._first_start(start_by_time)
+        if start < 0:
+            self.discard(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        machine = SharePartition(start, self._settings.limits)
+        self._load_on(machine, machine.load(result.batches), is_new=result.start_offset == UNKNOWN_START)
+
+    def _load_on(self, machine: SharePartition, steps: Iterator[None], *, is_new: bool) -> None:
+        """Load one slice of the state, and the next one in a later iteration of the loop."""
+        if self.error:
+            return
+        try:
+            next(steps)
+        except StopIteration:
+            self._loaded(machine, is_new=is_new)
+        except InvalidState as problem:
+            logger.error(
+                "state of a share-partition is invalid", extra={"key": self.key.name, "why": str(problem)}
+            )
+            self.discard(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._node.soon(lambda: self._load_on(machine, steps, is_new=is_new))
+
+    def _loaded(self, machine: SharePartition, *, is_new: bool) -> None:
+        self._machine = machine
+        if is_new:
+            self._persist(
+                StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=())
+            )
+        self.wake()
+
+    def _first_start(self, start_by_time: int) -> int:
+        """Return where a share-partition begins that was never read (F3); -1 if its log cannot be read."""
+        partition = self.partition()
+        if isinstance(partition, ErrorCode):
+            return -1
+        try:
+            match self._settings.reset.strategy:
+                case ResetStrategy.EARLIEST:
+                    return partition.log_start_offset
+                case ResetStrategy.LATEST:
+                    return self._visible_end(partition)
+                case ResetStrategy.BY_DURATION:
+                    return start_by_time if start_by_time >= 0 else self._visible_end(partition)
+        except (OSError, CorruptBatch) as problem:
+            logger.error("log cannot be opened", extra={"key": self.key.name, "error": str(problem)})
+            return -1
+
+    def discard(self, error: ErrorCode) -> None:
+        """Give this object up; waiting fetches report the error, and the next one makes a new object."""
+        if self.error:
+            return
+        self.error = error
+        self._disarm()
+        self.on_discarded()
+        self.wake()
+
+    def configure(self, settings: ShareGroupSettings) -> None:
+        """Follow the new settings of the group."""
+        self._settings = settings
+        if self._machine is not None:
+            self._machine.limits = settings.limits
+        self.wake()
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is lost with this object but what a read of the state brings back."""
+        return not self._writes and not self._is_reading_state and not self._queue and not self._has_locks
+
+    @property
+    def _is_reading_state(self) -> bool:
+        return self._is_loading and self._machine is None
+
+    @property
+    def _has_locks(self) -> bool:
+        return self._machine is not None and self._machine.next_deadline() is not None
+
+    # --- deliveries ---
+
+    def partition(self) -> Partition | ErrorCode:
+        """Return the partition of the topic, or the error of a fetch."""
+        topic = self._node.topics.by_id(self.key.topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return topic.find_partition(self.key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def fetch(self, portion: Portion) -> DeliveredRecords | None:
+        """Acquire records for a member; return None if there are none at the moment."""
+        if self.error:
+            return DeliveredRecords(key=self.topic_key, error=self.error)
+        machine = self._machine
+        if machine is None:
+            return None
+        for _ in range(_MOST_READS):
+            partition = self.partition()
+            if isinstance(partition, ErrorCode):
+                self.discard(partition)
+                return DeliveredRecords(key=self.topic_key, error=partition)
+            found = self._read(partition, machine, portion)
+            if found is None or not found.records:
+                error = ErrorCode.NONE if found is None else found.error
+                return DeliveredRecords(key=self.topic_key, error=error) if error else None
+            offset = machine.next_offset()
+            delivered = self._acquire(machine, found, portion)
+            if delivered is not None or machine.next_offset() == offset:
+                return delivered
+        self.wake()
+        return None
+
+    def _read(self, partition: Partition, machine: SharePartition, portion: Portion) -> ReadResult | None:
+        """Read the log where the next available record is; return None if nothing can be acquired."""
+        try:
+            machine.log_start_moved(partition.log_start_offset)
+            if not machine.can_acquire() or machine.next_offset() >= self._visible_end(partition):
+                return None
+        except (OSError, CorruptBatch) as problem:
+            logger.error("log cannot be opened", extra={"key": self.key.name, "error": str(problem)})
+            return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition.read(
+            machine.next_offset(),
+            min(MOST_READ_BYTES, max(0, portion.max_bytes)),
+            minimum_one=True,
+            is_committed=self._settings.is_committed,
+        )
+
+    def _acquire(
+        self, machine: SharePartition, found: ReadResult, portion: Portion
+    ) -> DeliveredRecords | None:
+        offset = machine.next_offset()
+        last_new = max(offset, machine.end_offset) + portion.max_records
+        wish = Acquisition(
+            member_id=portion.member_id,
+            fetched=fetched_records(offset, found.records, found.aborted, last_new),
+            max_records=portion.max_records,
+            batch_size=max(1, portion.batch_size),
+            mode=portion.mode,
+        )
+        now = self._node.steady_time()
+        acquired = machine.acquire(wish, now)
+        if not acquired:
+            return None
+        self._arm(now + self._settings.limits.lock_duration_ms)
+        return DeliveredRecords(
+            key=self.topic_key, records=cut_to(found.records, acquired), acquired=acquired
+        )
+
+    def _visible_end(self, partition: Partition) -> int:
+        return partition.last_stable_offset if self._settings.is_committed else partition.high_watermark
+
+    def acknowledge(
+        self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], on_done: OnDone
+    ) -> None:
+        """Acknowledge records; `on_done` gets the result when it is durable."""
+        if self._machine is None:
+            on_done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        now = self._node.steady_time()
+        error, change = self._machine.acknowledge(member_id, batches, now)
+        if change is None:
+            on_done(error)
+        else:
+            self._persist(change, on_done)
+
+    def release(self, member_id: MemberId) -> None:
+        """Take back everything that a member has acquired, some in each iteration of the loop."""
+        self._release_from(member_id, 0)
+
+    def _release_from(self, member_id: MemberId, offset: int) -> None:
+        if self._machine is None or self.error:
+            return
+        change, next_offset = self._machine.release(member_id, offset)
+        self._persist_and_wake(change)
+        if next_offset is not None:
+            self._node.soon(lambda: self._release_from(member_id, next_offset))
+
+    def _persist_and_wake(self, change: StateChange | None) -> None:
+        if change is not None:
+            self._persist(change)
+            self.wake()
+
+    def _persist(self, change: StateChange, on_done: OnDone = lambda error: None) -> None:
+        """Write a change to the share coordinator, and finish it when that is durable."""
+        command = WriteState(
+            key=self.key,
+            state_epoch=self._state_epoch,
+            leader_epoch=self._leader_epoch,
+            start_offset=change.start_offset,
+            delivery_complete_count=change.delivery_complete_count,
+            batches=change.batches,
+        )
+        self._writes += 1
+        self._node.share_state.submit(
+            self.key.name, command, lambda result: self._written(change, on_done, result)
+        )
+
+    def _written(self, change: StateChange, on_done: OnDone, result: StateResult | ErrorCode) -> None:
+        self._writes -= 1
+        error = result if isinstance(result, ErrorCode) else result.error
+        if change.write and self._machine is not None:
+            self._machine.finish_write(change.write, is_durable=error == ErrorCode.NONE)
+        if error:
+            logger.warning(
+                "state of a share-partition was not written",
+                extra={"key": self.key.name, "error": error.name},
+            )
+        if error in _FENCED:
+            error = ErrorCode.FENCED_STATE_EPOCH if error == ErrorCode.INVALID_REQUEST else error
+            self.discard(error)
+        on_done(error)
+        self.wake()
+
+    # --- locks ---
+
+    def _arm(self, deadline: int) -> None:
+        """Have the locks that end looked at by `deadline`, in ms."""
+        if self._cancel_timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._cancel_timer()
+        self._timer_at = deadline
+        delay_ms = max(0, deadline - self._node.steady_time()) + 1
+        self._cancel_timer = self._node.call_later(delay_ms, self._locks_end)
+
+    def _disarm(self) -> None:
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = None
+
+    def _locks_end(self) -> None:
+        self._cancel_timer = None
+        if self._machine is None or self.error:
+            return
+        not_before = 0
+        try:
+            self._persist_and_wake(self._machine.expire(self._node.steady_time()))
+        except Exception as failure:
+            unexpected(Where.HOUSEKEEPING, f"locks of {self.key.name} cannot be ended", failure)
+            not_before = self._node.steady_time() + _RETRY_MS
+        deadline = self._machine.next_deadline()
+        if deadline is not None:
+            self._arm(max(deadline, not_before))
+
+    # --- waiting fetches ---
+
+    def wait(self, fetch: WaitingFetch) -> None:
+        """Add a fetch to those that wait for records."""
+        self._queue[fetch] = None
+        self._watch_log()
+
+    def leave(self, fetch: WaitingFetch) -> None:
+        """Remove a fetch from those that wait."""
+        self._queue.pop(fetch, None)
+        if not self._queue and self._waiter is not None:
+            self._waiters.remove(self._waiter)
+            self._waiter = None
+
+    @property
+    def _waiters(self) -> Waiters:
+        topics = self._node.topics
+        return topics.committed_waiters if self._settings.is_committed else topics.waiters
+
+    def _watch_log(self) -> None:
+        if self._queue and self._waiter is None and not self.error:
+            self._waiter = self._waiters.add((self.topic_key,), 1, self._appended)
+
+    def _appended(self) -> None:
+        self._waiter = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let waiting fetches look again, in one of the next iterations of the loop."""
+        if self._queue and not self._is_waking:
+            self._is_waking = True
+            self._node.soon(self._wake_some)
+
+    def _wake_some(self) -> None:
+        self._is_waking = False
+        for fetch in list(islice(self._queue, _WOKEN_AT_ONCE)):
+            if not self._has_something() or not fetch.look():
+                break
+        else:
+            self.wake()
+        self._watch_log()
+
+    def _has_something(self) -> bool:
+        """Return whether a fetch may get records, or an error."""
+        machine = self._machine
+        if self.error:
+            return True
+        if machine is None or not machine.can_acquire():
+            return False
+        partition = self.partition()
+        try:
+            return isinstance(partition, ErrorCode) or machine.next_offset() < self._visible_end(partition)
+        except (OSError, CorruptBatch):
+            return True

@@ -1,0 +1,65 @@
+"""The sessions of share groups, and the order of their epochs (F5)."""
+
+from __future__ import annotations
+
+from headgate.core.share.sessions import SessionRequest, ShareSession, ShareSessions
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, TopicId
+
+A, B = (TopicId(b"a" * 16), 0), (TopicId(b"b" * 16), 1)
+
+
+def _ask(epoch: int, member: str = "m", **fields: object) -> SessionRequest:
+    return SessionRequest(
+        group_id=GroupId("g"),
+        member_id=MemberId(member),
+        epoch=epoch,
+        connection=fields.pop("connection", "c"),  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _session(result: ShareSession | ErrorCode) -> ShareSession:
+    assert isinstance(result, ShareSession), result
+    return result
+
+
+def test_epochs_follow_each_other() -> None:
+    """0 begins, then 1, 2 over both APIs; anything else is refused and changes nothing."""
+    sessions = ShareSessions(10)
+    assert sessions.begin_fetch(_ask(1)) == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sessions.begin_fetch(_ask(-1)) == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sessions.begin_acknowledge(_ask(0)) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    session = _session(sessions.begin_fetch(_ask(0, added=[A])))
+    assert sessions.begin_fetch(_ask(2)) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert _session(sessions.begin_acknowledge(_ask(1))) is session
+    assert sessions.begin_fetch(_ask(1)) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert list(_session(sessions.begin_fetch(_ask(2, added=[B], forgotten=[A]))).partitions) == [B]
+    session.next_epoch = 0x7FFF_FFFF
+    _session(sessions.begin_fetch(_ask(0x7FFF_FFFF)))
+    assert session.next_epoch == 1
+    assert _session(sessions.begin_acknowledge(_ask(-1))) is session
+
+
+def test_first_request_cannot_acknowledge() -> None:
+    """Acknowledgements need a session that exists; epoch 0 replaces one."""
+    sessions = ShareSessions(10)
+    assert sessions.begin_fetch(_ask(0, has_acknowledgements=True)) == ErrorCode.INVALID_REQUEST
+    first = _session(sessions.begin_fetch(_ask(0)))
+    second = _session(sessions.begin_fetch(_ask(0, connection="other")))
+    assert (len(sessions), sessions.of_connection("c")) == (1, [])
+    sessions.end(first)
+    assert sessions.of_connection("other") == [second]
+
+
+def test_sessions_are_limited() -> None:
+    """Beyond the limit no session begins, but a known one may begin again."""
+    sessions = ShareSessions(1)
+    session = _session(sessions.begin_fetch(_ask(0)))
+    assert sessions.begin_fetch(_ask(0, "other")) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    _session(sessions.begin_fetch(_ask(0)))
+    sessions.end(session)
+    assert sessions.count(GroupId("g")) == 1
+    (left,) = sessions.of_connection("c")
+    sessions.end(left)
+    assert (len(sessions), sessions.count(GroupId("g"))) == (0, 0)
