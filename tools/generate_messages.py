@@ -359,6 +359,8 @@ def implicit_default(shape: Shape) -> str:
         return "EMPTY"
     if shape.kind == "struct":
         return "FRESH"
+    if shape.kind == "records" and not shape.is_nullable:
+        return IMPLICIT_DEFAULTS["bytes"]
     return IMPLICIT_DEFAULTS.get(shape.kind, "0")
 
 

@@ -165,6 +165,19 @@ EXAMPLES: dict[int, Example] = dict(
         *(
             _example(
                 key,
+                {
+                    "group_id": "g",
+                    "member_id": "m",
+                    "topics": [{"topic_id": T, "partitions": [{"partition_index": 0}]}],
+                },
+                _group(Operation.READ),
+                _topic(Operation.READ),
+            )
+            for key in (78, 79)
+        ),
+        *(
+            _example(
+                key,
                 {"group_id": "g", "topics": [{"topic_id": T, "partitions": [{"partition": 0}]}]},
                 _cluster(Operation.CLUSTER_ACTION),
             )

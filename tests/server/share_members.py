@@ -20,6 +20,7 @@ from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.runtime.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
+from headgate.server.shares.partition import SharedPartition
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages import share_acknowledge as acknowledging
@@ -172,6 +173,10 @@ class Scene:
         topic = self.node.topics.by_id(T)
         assert topic is not None
         return topic
+
+    def shared(self) -> list[SharedPartition]:
+        """Return the share-partitions of the group that are in use."""
+        return list(self.node.shares.partitions(GroupId("g")))
 
     def member(self, name: str, group: str = "g") -> Member:
         return Member(self.node, self.listener, name, group)

@@ -1,4 +1,4 @@
-"""Delivery to members of a share group: ShareFetch and ShareAcknowledge against a node in memory (KIP-932)."""
+"""ShareFetch and ShareAcknowledge against a node in memory (KIP-932)."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_waiting_fetch_wakes_for_new_and_for_released_records() -> None:
     async def story(scene: Scene) -> None:
         ann, ben = scene.member("ann"), scene.member("ben")
         first = asyncio.create_task(ann.fetch(0, wait_ms=500_000))
-        await until(lambda: len(list(scene.node.shares.partitions("g"))) == 1)  # type: ignore[arg-type]
-        (shared,) = scene.node.shares.partitions("g")  # type: ignore[arg-type]
+        await until(lambda: len(scene.shared()) == 1)
+        (shared,) = scene.shared()
         await until(lambda: len(shared._queue) == 1)
         second = asyncio.create_task(ben.fetch(0, wait_ms=500_000))
         await until(lambda: len(shared._queue) == 2)
@@ -88,8 +88,9 @@ def test_locks_end() -> None:
         scene.append(b"a", b"b")
         ann, ben = scene.member("ann"), scene.member("ben")
         await ann.fetch(0)
-        (shared,) = scene.node.shares.partitions("g")  # type: ignore[arg-type]
-        deadline = shared.machine.next_deadline()  # type: ignore[union-attr]
+        (shared,) = scene.shared()
+        assert shared.machine is not None
+        deadline = shared.machine.next_deadline() or 0
         await asyncio.sleep(0.01)
         assert await ann.acknowledge({0: [(0, 0, [RENEW])]}, is_renew_ack=True) == {0: NONE}
         assert await ben.fetch(0, wait_ms=60_000) == _got((1, 1, 2), values=[b"b"])
@@ -107,7 +108,7 @@ def test_lost_connection_releases_at_once() -> None:
         ann, ben = scene.member("ann"), scene.member("ben")
         await ann.fetch(0)
         waiting = asyncio.create_task(ben.fetch(0, wait_ms=500_000))
-        (shared,) = scene.node.shares.partitions("g")  # type: ignore[arg-type]
+        (shared,) = scene.shared()
         await until(lambda: len(shared._queue) == 1)
         ann.disconnect()
         assert await waiting == _got((0, 0, 2), values=[b"a"])
@@ -122,7 +123,7 @@ def test_lost_connection_releases_at_once() -> None:
 
 
 def test_final_request_acknowledges_and_releases() -> None:
-    """The session ends with epoch -1: the rest is released with its count; reopening keeps what was acquired."""
+    """Epoch -1 ends the session and releases the rest with its count; epoch 0 keeps what was acquired."""
 
     async def story(scene: Scene) -> None:
         scene.append(b"a", b"b", b"c")
@@ -165,7 +166,7 @@ def test_refused_requests() -> None:
         assert nobody.top_error == ErrorCode.INVALID_REQUEST
         member = scene.member("m")
         for fields in ({"share_acquire_mode": 7}, {"is_renew_ack": True}):
-            await member.fetch(0, epoch=0, **fields)  # type: ignore[arg-type]
+            await member.fetch(0, epoch=0, **fields)
             assert member.top_error == ErrorCode.INVALID_REQUEST
         assert await member.fetch(9, epoch=0) == {9: Got(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NONE, [], [])}
         other = scene.member("other")
@@ -210,7 +211,7 @@ def test_only_committed_records() -> None:
         assert await member.fetch(0) == _got((1, 2, 1), values=[b"a", b"b"])
         assert await member.acknowledge({0: [(1, 2, [ACCEPT])]}) == {0: NONE}
         waiting = asyncio.create_task(member.fetch(wait_ms=500_000))
-        (shared,) = scene.node.shares.partitions("g")  # type: ignore[arg-type]
+        (shared,) = scene.shared()
         await until(lambda: len(shared._queue) == 1)
         still_open.end(is_committed=True)
         assert await waiting == _got((5, 6, 1), values=[b"later", b"c"])
@@ -219,7 +220,7 @@ def test_only_committed_records() -> None:
 
 
 def test_crash_keeps_acknowledgements_and_forgets_deliveries() -> None:
-    """After a crash acknowledged records do not come again; those that were out do, as if for the first time."""
+    """Acknowledged records do not come again; those that were delivered do, as if for the first time."""
 
     async def story() -> None:
         files = new_disk()
@@ -253,7 +254,7 @@ def test_altered_state_is_read_again() -> None:
         assert await ben.fetch(0) == _got((1, 1, 1), values=[b"b"])
         assert await ben.acknowledge({0: [(1, 1, [ACCEPT])]}, epoch=-1) == {0: NONE}
         ann.disconnect()
-        await until(lambda: not list(scene.node.shares.partitions("g")))  # type: ignore[arg-type]
+        await until(lambda: not scene.shared())
         await scene.initialize(start=0, epoch=3)
         assert await ben.fetch(0, epoch=0) == _got((0, 1, 1), values=[b"a", b"b"])
 
@@ -266,9 +267,9 @@ def test_deleted_topic() -> None:
     async def story(scene: Scene) -> None:
         member = scene.member("m")
         waiting = asyncio.create_task(member.fetch(0, wait_ms=500_000))
-        await until(lambda: any(one._queue for one in scene.node.shares.partitions("g")))  # type: ignore[arg-type]
+        await until(lambda: any(one._queue for one in scene.shared()))
         scene.node.topics.delete(scene.topic, scene.node.system_time())
         assert await waiting == {0: Got(ErrorCode.UNKNOWN_TOPIC_ID, NONE, [], [])}
-        assert not list(scene.node.shares.partitions("g"))  # type: ignore[arg-type]
+        assert not scene.shared()
 
     play(story)

@@ -14,7 +14,7 @@ def _ask(epoch: int, member: str = "m", **fields: object) -> SessionRequest:
         group_id=GroupId("g"),
         member_id=MemberId(member),
         epoch=epoch,
-        connection=fields.pop("connection", "c"),  # type: ignore[arg-type]
+        connection=fields.pop("connection", "c"),
         **fields,  # type: ignore[arg-type]
     )
 

@@ -91,7 +91,7 @@ class PartitionData(Struct):
     acknowledge_error_code: Annotated[int, "int16"] = 0
     acknowledge_error_message: Annotated[str | None, "string null"] = None
     current_leader: Annotated[LeaderIdAndEpoch, "struct"] = FRESH
-    records: Annotated[bytes | None, "records"] = None
+    records: Annotated[bytes, "records"] = b""
     acquired_records: Annotated[list[AcquiredRecords], "[]struct"] = EMPTY
 
 
