@@ -35,7 +35,7 @@ from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.policy import policy_of
-from headgate.topics.producers import Producers
+from headgate.topics.snapshot import Snapshot
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
 """Files of Apache Kafka that are ignored."""
@@ -356,13 +356,16 @@ class LogCheck:
             return
         name = f"{self._log.name}/{PRODUCERS_FILE}"
         try:
-            decoded = Producers.decode((self._log.directory / PRODUCERS_FILE).read_bytes())
+            snapshot = Snapshot.decode((self._log.directory / PRODUCERS_FILE).read_bytes())
         except FileNotFoundError:
             return
-        if decoded is None:
+        if snapshot is None:
             self._tell_snapshot(name, "its checksum is wrong", state)
-        elif decoded[1] > max(state.expected_offset, files.log_start_offset):
-            what = f"it was made for a log that ends at {decoded[1]}, the log ends at {state.expected_offset}"
+        elif snapshot.end_offset > max(state.expected_offset, files.log_start_offset):
+            what = (
+                f"it was made for a log that ends at {snapshot.end_offset}, the log ends at "
+                f"{state.expected_offset}"
+            )
             self._tell_short_log(name, what, state)
 
     def _tell_snapshot(self, name: str, what: str, state: LogState) -> None:

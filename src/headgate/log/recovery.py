@@ -32,7 +32,7 @@ from headgate.log.filesystem import read_file
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.segment import Segment
-from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
 from headgate.log.segments import Segments, last_crc
 from headgate.log.swap import (
     CLEANED_SUFFIX,
@@ -423,7 +423,7 @@ def _tidy(loading: Loading, start_offset: int) -> None:
     kept = _bases(loading, start_offset)
     for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
             with suppress(IsADirectoryError):  # not a log's file

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+"""Files of a segment that are derived from its batches."""
 
 
 class SegmentFile:
@@ -101,7 +104,7 @@ class SegmentFile:
     def remove(self) -> None:
         """Remove the segment's files, the log last: the next start removes an index without a log."""
         self.close_file()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
             path = self.path(suffix)
             if self._files.exists(path):
                 self._files.remove(path)

@@ -20,7 +20,13 @@ from headgate.log.header import (
     read_header,
 )
 from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
-from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFile
+from headgate.log.segment_file import (
+    DERIVED_SUFFIXES,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentFile,
+)
 from headgate.log.transaction_index import AbortedTransaction, AbortedTransactions
 from headgate.log.walking import CHUNK_BYTES, find_batch, walk_batches
 
@@ -150,8 +156,11 @@ class IndexedSegment(SegmentFile):
         return self._max_timestamp_offset
 
     def save_indexes(self) -> None:
-        """Write both index files under temporary names and rename them. `sync_indexes` makes them durable."""
+        """Write the index files, the offset and time indexes under temporary names, and rename them.
+        `sync_indexes` makes them durable.
+        """
         self.indexes_synced = False
+        self.save_aborted()
         self._remove_indexes()
         # The time index first: a scan of the tail restores only times after the offset index's end.
         for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
@@ -159,9 +168,11 @@ class IndexedSegment(SegmentFile):
             self._files.rename(self.path(suffix + ".tmp"), self.path(suffix))
 
     def save_indexes_aside(self, aside: str) -> None:
-        """Write both index files, durably, with the suffix `aside`."""
+        """Write the index files, durably, with the suffix `aside`."""
         for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
             self._write_index(suffix, aside, is_synced=True)
+        if self.aborted is not None:
+            self._write(TRANSACTION_INDEX_SUFFIX + aside, self.aborted.to_bytes(), is_synced=True)
 
     def _write_index(self, suffix: str, aside: str, *, is_synced: bool) -> None:
         if suffix == TIME_INDEX_SUFFIX:
@@ -169,7 +180,10 @@ class IndexedSegment(SegmentFile):
             data = self.time_index.to_bytes()
         else:
             data = self.offset_index.to_bytes()
-        file = self._files.open(self.path(suffix + aside), create=True)
+        self._write(suffix + aside, data, is_synced=is_synced)
+
+    def _write(self, suffix: str, data: bytes, *, is_synced: bool) -> None:
+        file = self._files.open(self.path(suffix), create=True)
         try:
             file.truncate(0)
             write_fully(file, data, 0)
@@ -180,7 +194,7 @@ class IndexedSegment(SegmentFile):
 
     def sync_indexes(self) -> None:
         """Make the existing index files durable. May run in any thread."""
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in DERIVED_SUFFIXES:
             try:
                 file = self._files.open(self.path(suffix))
             except FileNotFoundError:
@@ -306,6 +320,29 @@ class IndexedSegment(SegmentFile):
             if not self.next_offset <= header.base_offset <= header.last_offset < end:
                 raise CorruptBatch(f"offset {header.base_offset} stands at {position}")
             self.note(position, header.size, header.last_offset, header.max_timestamp)
+
+    # Aborted transactions.
+
+    def save_aborted(self) -> None:
+        """Write the aborted transactions that are not in the .txnindex file yet. Raises OSError."""
+        if self.aborted is not None:
+            self.aborted.save(self._files, self.path(TRANSACTION_INDEX_SUFFIX))
+
+    def load_aborted(self, count: int, crc: int) -> bool:
+        """Use the first `count` entries of the .txnindex file; return False if their CRC-32C is not `crc`.
+
+        Raises OSError.
+        """
+        self.aborted = AbortedTransactions.load(self._files, self.path(TRANSACTION_INDEX_SUFFIX), count, crc)
+        return self.aborted is not None
+
+    def settle_aborted(self) -> None:
+        """Make the .txnindex file one of the aborted transactions that were noted. Raises OSError."""
+        path = self.path(TRANSACTION_INDEX_SUFFIX)
+        if self.aborted is not None:
+            self.aborted.save(self._files, path)
+        elif self._files.exists(path):
+            self._files.remove(path)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         """Add an aborted transaction whose marker is in this segment, after all others."""

@@ -115,6 +115,18 @@ class Segments:
         self.has_aborted = True
         self.reaching(aborted.last_offset)[0].note_aborted(aborted)
 
+    def save_aborted(self) -> None:
+        """Write the aborted transactions that are not in the segments' files yet. Raises OSError."""
+        if self.has_aborted:
+            for segment in self._segments:
+                segment.save_aborted()
+
+    def forget_aborted(self) -> None:
+        """Drop the aborted transactions of all segments, to be noted again."""
+        self.has_aborted = False
+        for segment in self._segments:
+            segment.aborted = None
+
     def aborted(self, offset: int, size: int, limit: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of the aborted transactions with records in `size` bytes of
         batches from the one with `offset` on, below `limit`; some after them may be included.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
-from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ COMPACTION_NAME: Final = "headgate.compaction"
 CLEANED_SUFFIX: Final = ".cleaned"
 _ASIDE_NAME: Final = COMPACTION_NAME + ".tmp"
 _TITLE: Final = "headgate log compaction 1"
-_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+_SUFFIXES: Final = (*DERIVED_SUFFIXES, LOG_SUFFIX)
 
 
 @dataclass(slots=True, frozen=True)

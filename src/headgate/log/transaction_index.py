@@ -18,9 +18,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from crc32c import crc32c
+
+from headgate.log.filesystem import FileSystem, read_file, write_fully
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _ENTRY: Final = Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
@@ -41,9 +47,23 @@ class AbortedTransaction(NamedTuple):
 class AbortedTransactions:
     """The aborted transactions of one segment, in the order of their markers."""
 
-    __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets")
+    __slots__ = (
+        "_first_offsets",
+        "_has_more_in_file",
+        "_last_offsets",
+        "_producer_ids",
+        "_saved",
+        "_stable_offsets",
+        "saved_crc",
+    )
 
     def __init__(self) -> None:
+        self._saved = 0
+        """How many of them are in the file."""
+        self._has_more_in_file = False
+        """Whether the file has entries after these."""
+        self.saved_crc = 0
+        """The CRC-32C of their bytes."""
         self._producer_ids: array[int] = array("q")
         self._first_offsets: array[int] = array("q")
         self._last_offsets: array[int] = array("q")
@@ -68,12 +88,6 @@ class AbortedTransactions:
         self._last_offsets.append(aborted.last_offset)
         self._stable_offsets.append(aborted.last_stable_offset)
 
-    def truncate(self, offset: int) -> None:
-        """Remove the transactions whose markers are at `offset` or after it."""
-        keep = bisect_left(self._last_offsets, offset)
-        for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._stable_offsets):
-            del column[keep:]
-
     def find(self, start: int, end: int) -> tuple[list[tuple[int, int]], bool]:
         """Return producer id and first offset of each transaction with records from `start` to below `end`,
         and whether no later segment can have more of them.
@@ -87,9 +101,46 @@ class AbortedTransactions:
         del first_offsets  # An exported buffer cannot grow.
         return [(self._producer_ids[at], self._first_offsets[at]) for at in found], is_complete
 
-    def to_bytes(self) -> bytes:
-        """Return the contents of the .txnindex file."""
-        return b"".join(_ENTRY.pack(_VERSION, *one) for one in self)
+    def to_bytes(self, start: int = 0) -> bytes:
+        """Return the contents of the .txnindex file, from the entry at `start` on."""
+        return b"".join(_ENTRY.pack(_VERSION, *self[at]) for at in range(start, len(self)))
+
+    def save(self, files: FileSystem, path: Path) -> None:
+        """Write the entries that are not in the file yet after those that are; nothing is synced. Raises
+        OSError.
+        """
+        if self._saved == len(self) and not self._has_more_in_file:
+            return
+        file = files.open(path, create=True)
+        try:
+            position = self._saved * ENTRY_BYTES
+            if file.size() < position:
+                position = self._saved = self.saved_crc = 0
+            data = self.to_bytes(self._saved)
+            file.truncate(position)
+            write_fully(file, data, position)
+        finally:
+            file.close()
+        self._saved, self.saved_crc = len(self), crc32c(data, self.saved_crc)
+        self._has_more_in_file = False
+
+    @classmethod
+    def load(cls, files: FileSystem, path: Path, count: int, crc: int) -> AbortedTransactions | None:
+        """Return the first `count` entries of the file, whose CRC-32C must be `crc`; None if it does not have
+        them. Raises OSError.
+        """
+        try:
+            data = read_file(files, path)
+        except FileNotFoundError:
+            return None
+        entries = data[: count * ENTRY_BYTES]
+        if len(entries) < count * ENTRY_BYTES or crc32c(entries) != crc:
+            return None
+        found = cls.from_bytes(entries)
+        if found is not None:
+            found._saved, found.saved_crc = count, crc
+            found._has_more_in_file = len(data) > len(entries)
+        return found
 
     @classmethod
     def from_bytes(cls, data: bytes) -> AbortedTransactions | None:

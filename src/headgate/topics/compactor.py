@@ -165,6 +165,8 @@ class Compactor:
         log, key = chosen.log, chosen.partition.key
         before = log.compacted_to
         result = yield from compact(log, order)
+        if log.segments.has_aborted:
+            chosen.partition.save_snapshot()  # else the next start reads the log: these files have changed
         if result.end_offset == before:
             self._stuck_at[key] = chosen.backlog.end_offset
         return result

@@ -18,13 +18,15 @@ from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.log_opening import Opened
 from headgate.topics.partition_files import (
-    discard_producers_beyond,
+    discard_snapshot_beyond,
     load_producers,
+    load_snapshot,
     save_leader_epochs,
-    save_producers,
+    save_snapshot,
 )
 from headgate.topics.partition_topic import PartitionTopic
 from headgate.topics.producers import Producers, RememberedBatch
+from headgate.topics.snapshot import Snapshot, snapshot_of
 from headgate.topics.transaction_loading import load_transactions
 from headgate.topics.transactions import TransactionMarker, Transactions, Verification
 
@@ -77,7 +79,7 @@ class DerivedState:
         self.forget_producers()
         self.epochs.truncate(end_offset)
         self._begin_epoch(end_offset)
-        discard_producers_beyond(self._topic.shared.fs, self._topic.directory_of(self._index), end_offset)
+        discard_snapshot_beyond(self._topic.shared.fs, self._topic.directory_of(self._index), end_offset)
 
     def _begin_epoch(self, offset: int) -> None:
         leader_epoch = self._topic.leader_epoch
@@ -151,7 +153,7 @@ class DerivedState:
         """Return the transactions of the log; load them again after a recovery. Raises OSError."""
         if self._generation != log.generation:
             self.forget_producers()
-            self._transactions = load_transactions(log)
+            self._transactions, _ = load_transactions(log, self._snapshot_of(log))
             self._generation = log.generation
         return self._transactions
 
@@ -161,10 +163,12 @@ class DerivedState:
         """Return the state of the producers; load it if necessary. Raises OSError, CorruptBatch."""
         transactions = self.transactions(log)
         if self._producers is None:
-            shared = self._topic.shared
-            directory = self._topic.directory_of(self._index)
-            self._producers = load_producers(shared.fs, directory, log, shared.producers, transactions)
+            count = self._topic.shared.producers
+            self._producers = load_producers(log, self._snapshot_of(log), count, transactions)
         return self._producers
+
+    def _snapshot_of(self, log: Log) -> Snapshot | None:
+        return load_snapshot(self._topic.shared.fs, self._topic.directory_of(self._index), log)
 
     def forget_producers(self) -> None:
         """Drop the state of the producers."""
@@ -177,13 +181,18 @@ class DerivedState:
         if self._producers is not None:
             self._producers.expire(before)
 
-    def save_producers(self, log: Log) -> None:
-        """Write a snapshot. If that fails, the state is read from the log again at the next start."""
+    def save_snapshot(self, log: Log, *, is_due: bool = False) -> None:
+        """Write a snapshot, if it `is_due` or anything was appended. If that fails, the state is read from
+        the log again at the next start.
+        """
         self.snapshot_at_bytes = self.appended_bytes + _SNAPSHOT_EVERY_BYTES
-        if not self.appended_bytes:
+        if not self.appended_bytes and not is_due:
             return
         try:
-            directory = self._topic.directory_of(self._index)
-            save_producers(self._topic.shared.fs, directory, self.producers(log), log.log_end_offset)
+            producers, transactions = self.producers(log), self.transactions(log)
+            if transactions.stable_until is None:  # else the next start should look at the damage again
+                log.segments.save_aborted()
+                snapshot = snapshot_of(log, transactions, producers)
+                save_snapshot(self._topic.shared.fs, self._topic.directory_of(self._index), snapshot)
         except (OSError, CorruptBatch) as problem:
             logger.warning("cannot keep the producers of %s-%d: %s", self._topic.name, self._index, problem)

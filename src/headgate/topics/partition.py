@@ -390,7 +390,7 @@ class Partition(PartitionLog):
         if not self.topic.policy.is_durable:
             self.advance()
         if derived.appended_bytes >= derived.snapshot_at_bytes:
-            derived.save_producers(log)
+            derived.save_snapshot(log)
         return base_offset
 
     def _repeated(self, log: Log, first_offset: int, timestamp: int) -> AppendResult:

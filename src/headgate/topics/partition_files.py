@@ -2,14 +2,15 @@
 
 * `leader-epoch-checkpoint`, in Kafka's format, is durable before the first batch of a new epoch is written.
   Without the file, every batch is of epoch 0. A damaged file is rebuilt from the batches.
-* `producers.snapshot` is the producers' state at a log end offset, with a checksum, not synced. A damaged
-  snapshot, and one beyond the log end offset, is ignored: the log is read from its start.
+* `producers.snapshot` is the state of producers and transactions at a log end offset (`snapshot.py`), not
+  synced. A damaged snapshot, and one beyond the log end offset, is removed: the log is read from its start.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 
 from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
@@ -17,6 +18,8 @@ from headgate.log.header import BatchHeader, CorruptBatch
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.producers import ProducerCount, Producers
+from headgate.topics.snapshot import Snapshot, snapshot_of
+from headgate.topics.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -82,16 +85,14 @@ def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) ->
 
 
 def load_producers(
-    fs: FileSystem, directory: Path, log: Log, count: ProducerCount, in_transaction: Container[int]
+    log: Log, snapshot: Snapshot | None, count: ProducerCount, in_transaction: Container[int]
 ) -> Producers:
     """Return the producers' state at the end of the log, from all readable segments. Raises OSError."""
-    decoded = _read_snapshot(fs, directory, count, in_transaction)
-    if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
-        if decoded is not None:
-            decoded[0].clear()
+    producers = None if snapshot is None else snapshot.restored_producers(count, in_transaction)
+    if snapshot is None or producers is None:
         producers, read_from = Producers(count, in_transaction), log.log_start_offset
     else:
-        producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
+        read_from = max(snapshot.end_offset, log.log_start_offset)
     for segment in log.segments.reaching(read_from):
         try:
             for header, batch in log.batches(max(read_from, segment.base_offset), segment.next_offset):
@@ -101,53 +102,52 @@ def load_producers(
     return producers
 
 
-def _is_of(producers: Producers, log: Log) -> bool:
-    """Return whether the log has the newest batch of the snapshot; another partition's log does not."""
-    newest = max(
-        ((state.batches[-1].last_offset, key) for key, state in producers.items() if state.batches),
-        default=None,
-    )
-    if newest is None or newest[0] < log.log_start_offset:
-        return True
-    header = _batch_with(log, newest[0])
-    return header is not None and (header.last_offset, header.producer_id) == newest
+def load_snapshot(fs: FileSystem, directory: Path, log: Log) -> Snapshot | None:
+    """Return the snapshot of the log; None if there is none, or one of another log. Raises OSError."""
+    snapshot = _read_snapshot(fs, directory)
+    return snapshot if snapshot is not None and snapshot.is_of(log) else None
 
 
-def save_producers(fs: FileSystem, directory: Path, producers: Producers, end_offset: int) -> None:
-    """Write a snapshot of the state at `end_offset`. Raises OSError."""
+def save_snapshot(fs: FileSystem, directory: Path, snapshot: Snapshot) -> None:
+    """Write a snapshot; it is not synced. Raises OSError."""
     path = directory / PRODUCERS_FILE
     aside = path.with_name(PRODUCERS_FILE + ".tmp")
-    data = producers.encode(end_offset)
     file = fs.open(aside, create=True)
     try:
         file.truncate(0)
-        write_fully(file, data, 0)
+        write_fully(file, snapshot.encode(), 0)
     finally:
         file.close()
     fs.rename(aside, path)
 
 
-def discard_producers_beyond(fs: FileSystem, directory: Path, end_offset: int) -> None:
+def save_derived(fs: FileSystem, directory: Path, log: Log, transactions: Transactions) -> None:
+    """Write a snapshot of a log that was read without one, if the disk allows it. Raises OSError for a log
+    that cannot be read.
+    """
+    producers = load_producers(log, None, ProducerCount(), transactions)
+    if transactions.stable_until is None:
+        with suppress(OSError):
+            log.segments.save_aborted()
+            save_snapshot(fs, directory, snapshot_of(log, transactions, producers))
+
+
+def discard_snapshot_beyond(fs: FileSystem, directory: Path, end_offset: int) -> None:
     """Remove a snapshot beyond the log end offset, durably. Raises OSError.
 
     It must be removed before the log grows past its offset again with other records.
     """
     try:
-        decoded = _read_snapshot(fs, directory)
-        if decoded is None or decoded[1] > end_offset:
+        snapshot = _read_snapshot(fs, directory)
+        if snapshot is None or snapshot.end_offset > end_offset:
             fs.remove(directory / PRODUCERS_FILE)
             fs.sync_directory(directory)
     except FileNotFoundError:
         pass
 
 
-def _read_snapshot(
-    fs: FileSystem,
-    directory: Path,
-    count: ProducerCount | None = None,
-    in_transaction: Container[int] = (),
-) -> tuple[Producers, int] | None:
+def _read_snapshot(fs: FileSystem, directory: Path) -> Snapshot | None:
     try:
-        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE), count, in_transaction)
+        return Snapshot.decode(read_file(fs, directory / PRODUCERS_FILE))
     except FileNotFoundError:
         return None

@@ -21,7 +21,12 @@ from headgate.log.log import LogFailed
 from headgate.topics.announcements import Announcements
 from headgate.topics.derived_state import DerivedState
 from headgate.topics.log_opening import LogOpening, Opened
-from headgate.topics.partition_files import discard_producers_beyond, load_leader_epochs
+from headgate.topics.partition_files import (
+    discard_snapshot_beyond,
+    load_leader_epochs,
+    load_snapshot,
+    save_derived,
+)
 from headgate.topics.partition_topic import PartitionTopic
 from headgate.topics.transaction_loading import load_transactions
 from headgate.topics.trouble import PartitionTrouble
@@ -33,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 _MEND_EVERY_SECONDS = 1.0
 """Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
+_WORTH_A_SNAPSHOT_BYTES = 1 << 20
+"""If a larger log was read because it had no usable snapshot, one is written at once."""
 
 
 class OwningTopic(PartitionTopic, Protocol):
@@ -121,10 +128,15 @@ class PartitionLog:
         """Close the log, and write a snapshot for the next start."""
         if self._log is None:
             return
-        self._derived.save_producers(self._log)
+        self._derived.save_snapshot(self._log)
         self._log.close()
         self.topic.shared.closed(self._log)
         self._log = None
+
+    def save_snapshot(self) -> None:
+        """Write a snapshot of the derived state, which saves reading the log at the next start."""
+        if self._log is not None and self._log.failure is None:
+            self._derived.save_snapshot(self._log, is_due=True)
 
     def put_back(self) -> None:
         """Close a log that was opened only for reading; its files are unchanged."""
@@ -191,8 +203,12 @@ class PartitionLog:
         directory = self.topic.directory_of(self.index)
         log = self.topic.load_log(self, self._truncated)
         try:
-            discard_producers_beyond(shared.fs, directory, log.log_end_offset)
-            return Opened(log, load_leader_epochs(shared.fs, directory, log), load_transactions(log))
+            discard_snapshot_beyond(shared.fs, directory, log.log_end_offset)
+            epochs = load_leader_epochs(shared.fs, directory, log)
+            transactions, is_restored = load_transactions(log, load_snapshot(shared.fs, directory, log))
+            if not is_restored and log.size_bytes >= _WORTH_A_SNAPSHOT_BYTES:
+                save_derived(shared.fs, directory, log, transactions)
+            return Opened(log, epochs, transactions)
         except OSError:
             log.close_files()
             raise

@@ -14,14 +14,12 @@ Rules (those of Kafka's brokers):
    id for each batch. `FEWEST_PRODUCERS` of a partition are always kept, and so is every producer with an open
    transaction.
 
-The table is derived from the log. `encode` and `decode` are its snapshot, with a checksum; it is discarded in
-case of doubt, and the log has precedence.
+The table is derived from the log; a snapshot (`snapshot.py`) saves reading all of it.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -40,11 +38,8 @@ _MAXIMUM_SEQUENCE = (1 << 31) - 1
 
 _TRIED_TO_REMOVE = 32
 """At most so many producers with open transactions are passed over to remove one."""
-_SNAPSHOT_VERSION = 2
-_HEADER = struct.Struct(">HIqI")  # version, CRC-32 of all that follows it, log end offset, producers
 _PRODUCER = struct.Struct(">qhqiB")  # id, epoch, last timestamp, coordinator epoch, remembered batches
 _BATCH = struct.Struct(">iiqqq")
-_CHECKED_FROM = 6  # where in a snapshot the checksummed part begins
 
 
 def sequence_after(sequence: int, steps: int) -> int:
@@ -227,8 +222,8 @@ class Producers:
         """Return every producer id with its state."""
         return self._states.items()
 
-    def encode(self, end_offset: int) -> bytes:
-        """Return a snapshot of the table as of log end offset `end_offset`."""
+    def to_bytes(self) -> bytes:
+        """Return the table for a snapshot."""
         parts: list[bytes] = []
         for producer_id, state in self._states.items():
             parts.append(
@@ -241,34 +236,31 @@ class Producers:
                 )
             )
             parts.extend(_BATCH.pack(*batch) for batch in state.batches)
-        body = b"".join(parts)
-        header = _HEADER.pack(_SNAPSHOT_VERSION, 0, end_offset, len(self._states))
-        checksum = zlib.crc32(body, zlib.crc32(header[_CHECKED_FROM:]))
-        return _HEADER.pack(_SNAPSHOT_VERSION, checksum, end_offset, len(self._states)) + body
+        return b"".join(parts)
 
     @classmethod
-    def decode(
+    def from_bytes(
         cls, data: bytes, total: ProducerCount | None = None, in_transaction: Container[int] = ()
-    ) -> tuple[Producers, int] | None:
-        """Return the table and its log end offset; None for bytes that are no complete, valid snapshot."""
-        if len(data) < _HEADER.size:
-            return None
-        version, checksum, end_offset, count = _HEADER.unpack_from(data)
-        if version != _SNAPSHOT_VERSION or checksum != zlib.crc32(data[_CHECKED_FROM:]):
+    ) -> Producers | None:
+        """Return the table in a part of a snapshot; None for bytes that are none."""
+        states: dict[int, ProducerState] = {}
+        at = 0
+        try:
+            while at < len(data):
+                producer_id, epoch, last_timestamp, coordinator_epoch, batches = _PRODUCER.unpack_from(
+                    data, at
+                )
+                at += _PRODUCER.size
+                remembered = [
+                    RememberedBatch(*_BATCH.unpack_from(data, at + index * _BATCH.size))
+                    for index in range(batches)
+                ]
+                at += batches * _BATCH.size
+                states[producer_id] = ProducerState(epoch, last_timestamp, remembered, coordinator_epoch)
+        except struct.error:
             return None
         producers = cls(total, in_transaction)
-        at = _HEADER.size
-        for _ in range(count):
-            producer_id, epoch, last_timestamp, coordinator_epoch, batches = _PRODUCER.unpack_from(data, at)
-            at += _PRODUCER.size
-            remembered = [
-                RememberedBatch(*_BATCH.unpack_from(data, at + index * _BATCH.size))
-                for index in range(batches)
-            ]
-            at += batches * _BATCH.size
-            producers._states[producer_id] = ProducerState(
-                epoch, last_timestamp, remembered, coordinator_epoch
-            )
-        producers._count.total += len(producers._states)
+        producers._states = states
+        producers._count.total += len(states)
         producers._make_room()
-        return producers, end_offset
+        return producers

@@ -1,42 +1,97 @@
-"""Find the transactions of a log that was opened."""
+"""Find the transactions of a log that was opened: from its snapshot and the batches after it, or from all
+batches.
+
+Rules:
+
+1. The entries of a .txnindex file are used if the snapshot vouches for them, with a checksum. If any are
+   missing or different, all transactions are read from the log, and the files are written again.
+2. A damaged batch may begin or end a transaction. If the log has transactions, the last stable offset stays
+   before such a batch, and the damage is logged: committed readers never get records whose fate is unknown.
+3. A snapshot from before the log's start does not count: the marker of a transaction may be deleted.
+"""
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headgate.log.header import CorruptBatch
+from headgate.log.walking import checked_batches
 from headgate.topics.transactions import Transactions
 
 if TYPE_CHECKING:
     from headgate.log.log import Log
+    from headgate.topics.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
 
-def load_transactions(log: Log) -> Transactions:
-    """Return the transactions at the end of the log, and list the aborted ones with its segments. Raises
-    OSError.
+def load_transactions(log: Log, snapshot: Snapshot | None) -> tuple[Transactions, bool]:
+    """Return the transactions at the end of the log, and whether the snapshot was used; note the aborted ones
+    with the segments. Raises OSError.
     """
+    log.segments.forget_aborted()
     transactions = Transactions()
-    for segment in log.segments:
-        segment.aborted = None
+    is_restored = snapshot is not None and _restore(log, snapshot, transactions)
+    if not is_restored:
+        log.segments.forget_aborted()
+    _read(log, snapshot.end_offset if snapshot is not None and is_restored else 0, transactions)
+    # The files are derived: without disk space for them the next start reads the log again.
+    with suppress(OSError):
+        for segment in log.segments:
+            if not is_restored or segment.aborted is not None:
+                segment.settle_aborted()
+    return transactions, is_restored
+
+
+def _restore(log: Log, snapshot: Snapshot, transactions: Transactions) -> bool:
+    """Take the transactions of a snapshot; return False if it does not agree with the files of the log."""
+    segments = {segment.base_offset: segment for segment in log.segments}
+    if not segments or snapshot.end_offset <= log.log_start_offset:
+        return False
+    for base_offset, indexed in snapshot.segments.items():
+        segment = segments.get(base_offset)
+        if segment is None and base_offset < min(segments):
+            continue  # deleted since
+        if segment is None or not segment.load_aborted(*indexed):
+            logger.warning(
+                "the aborted transactions of %s are read from the log: %020d.txnindex is missing or damaged",
+                log.directory,
+                base_offset,
+            )
+            return False
+        log.segments.has_aborted = True
+    for transaction in snapshot.open_transactions:
+        transactions.restore(transaction)
+    return True
+
+
+def _read(log: Log, read_from: int, transactions: Transactions) -> None:
+    """Take the batches from `read_from`, or the log's start, on."""
+    read_from = max(read_from, log.log_start_offset)
     damaged_at: int | None = None
-    has_transactions = False
-    for segment in log.segments.reaching(log.log_start_offset):
-        end = max(segment.base_offset, log.log_start_offset)
+    has_transactions = len(transactions) > 0 or log.segments.has_aborted
+    for segment in log.segments.reaching(read_from):
+        end = max(segment.base_offset, read_from)
         try:
-            for header, batch in log.batches(end, segment.next_offset):
-                end = header.next_offset
+            for header, batch in checked_batches(log.batches(end, segment.next_offset)):
                 if header.producer_id >= 0 and header.is_transactional:
                     has_transactions = True
                     aborted = transactions.take(header, batch)
                     if aborted is not None:
                         log.segments.note_aborted(aborted)
+                end = header.next_offset
         except CorruptBatch as problem:
             if damaged_at is None:
                 damaged_at = end
-                logger.error("%s is damaged at offset %d: %s", log.directory, end, problem.reason)
-    if has_transactions:
+                what = problem.reason
+    if has_transactions and damaged_at is not None:
+        logger.error(
+            "%s is damaged at offset %d (%s): committed readers stop there, as it is not known which "
+            "transactions after it were committed; restore the segment from a copy",
+            log.directory,
+            damaged_at,
+            what,
+        )
         transactions.stable_until = damaged_at
-    return transactions
