@@ -59,6 +59,7 @@ API_NAMES = (
     "txn_offset_commit",
     "offset_delete",
     "describe_cluster",
+    "describe_producers",
     "consumer_group_heartbeat",
     "consumer_group_describe",
     "list_config_resources",

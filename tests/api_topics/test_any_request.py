@@ -28,6 +28,7 @@ from headgate.api import (
     k44_incremental_alter_configs,
     k46_list_partition_reassignments,
     k60_describe_cluster,
+    k61_describe_producers,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -52,6 +53,7 @@ APIS = [
     k44_incremental_alter_configs.API,
     k46_list_partition_reassignments.API,
     k60_describe_cluster.API,
+    k61_describe_producers.API,
     k74_list_config_resources.API,
     k75_describe_topic_partitions.API,
 ]

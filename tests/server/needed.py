@@ -147,6 +147,7 @@ EXAMPLES: dict[int, Example] = dict(
         _example(37, {"topics": [{"name": "t", "count": 50}]}, _topic(Operation.ALTER)),
         _example(42, {"groups_names": ["g", "h"]}, _group(Operation.DELETE), _group(Operation.DELETE, "h")),
         _example(46, {}, _cluster(Operation.DESCRIBE)),
+        _example(61, {"topics": [{"name": "t", "partition_indexes": [0]}]}, _topic(Operation.READ)),
         _example(
             47,
             {"group_id": "g", "topics": [{"name": "t", "partitions": _PARTITIONS}]},

@@ -4,6 +4,7 @@ log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_after_a_clean_stop_no_batch_is_read_again(disk: Disk, monkeypatch: pyte
     assert seen(disk.start()) == before
 
 
-DAMAGES = [
+DAMAGES: list[tuple[str, Callable[[bytes], bytes | None]]] = [
     ("missing", lambda data: None),
     ("empty", lambda data: b""),
     ("a part of an entry", lambda data: data[: ENTRY_BYTES // 2]),
@@ -96,7 +97,9 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", [row[1] for row in DAMAGES], ids=[row[0] for row in DAMAGES])
 @pytest.mark.parametrize("at", [0, -1])
-def test_a_damaged_index_is_rebuilt_from_the_log(disk: Disk, damage, at: int) -> None:
+def test_a_damaged_index_is_rebuilt_from_the_log(
+    disk: Disk, damage: Callable[[bytes], bytes | None], at: int
+) -> None:
     """Committed readers see the same, and the file is as it was."""
     before = written(disk, is_clean=True)
     whole = {path: disk.files.open(path).pread(1 << 20, 0) for path in indexes(disk)}

@@ -25,7 +25,7 @@ from headgate.topics.partition_files import (
     save_snapshot,
 )
 from headgate.topics.partition_topic import PartitionTopic
-from headgate.topics.producers import Producers, RememberedBatch
+from headgate.topics.producers import Producers, ProducerState, RememberedBatch
 from headgate.topics.snapshot import Snapshot, snapshot_of
 from headgate.topics.transaction_loading import load_transactions
 from headgate.topics.transactions import TransactionMarker, Transactions, Verification
@@ -166,6 +166,16 @@ class DerivedState:
             count = self._topic.shared.producers
             self._producers = load_producers(log, self._snapshot_of(log), count, transactions)
         return self._producers
+
+    def active_producers(self, log: Log) -> list[tuple[int, ProducerState, int]]:
+        """Return id and state of each producer, with the first offset of its open transaction or -1. Raises
+        OSError, CorruptBatch.
+        """
+        first_offsets = {one.producer_id: one.first_offset for one in self.transactions(log).all_open()}
+        return [
+            (producer_id, state, first_offsets.get(producer_id, -1))
+            for producer_id, state in self.producers(log).items()
+        ]
 
     def _snapshot_of(self, log: Log) -> Snapshot | None:
         return load_snapshot(self._topic.shared.fs, self._topic.directory_of(self._index), log)

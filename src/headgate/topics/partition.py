@@ -27,6 +27,7 @@ from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
 from headgate.topics.leader_epochs import UNDEFINED
 from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_offset
 from headgate.topics.partition_log import OwningTopic, PartitionLog
+from headgate.topics.producers import ProducerState
 from headgate.topics.transactions import OpenTransaction, TransactionMarker, Verification
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ class Partition(PartitionLog):
         """Return the producer's open transaction in this partition; None without one. Raises OSError."""
         log = self._existing_log
         return self._derived.transactions(log).open_of(producer_id) if log else None
+
+    def active_producers(self) -> list[tuple[int, ProducerState, int]]:
+        """Return id and state of each producer, with the first offset of its open transaction; -1 without
+        one. Raises OSError, CorruptBatch.
+        """
+        log = self._existing_log
+        return [] if log is None else self._derived.active_producers(log)
 
     @property
     def size_bytes(self) -> int:

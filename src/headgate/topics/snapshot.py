@@ -34,9 +34,9 @@ _SEGMENT = struct.Struct(">qII")
 
 
 class IndexedSegment(NamedTuple):
-    """The entries that a segment's .txnindex file had at the time of a snapshot: number and CRC-32C."""
+    """The entries that a segment's .txnindex file had at the time of a snapshot, and their CRC-32C."""
 
-    count: int
+    entries: int
     crc: int
 
 
@@ -87,8 +87,8 @@ class Snapshot:
                 for producer_id, epoch, first_offset, since in _TRANSACTION.iter_unpack(data[at:open_end])
             ],
             {
-                base: IndexedSegment(count, crc)
-                for base, count, crc in _SEGMENT.iter_unpack(data[open_end:segments_end])
+                base: IndexedSegment(entries, crc)
+                for base, entries, crc in _SEGMENT.iter_unpack(data[open_end:segments_end])
             },
             data[segments_end:],
         )

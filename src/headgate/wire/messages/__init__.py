@@ -50,6 +50,7 @@ APIS: dict[int, ApiInfo] = {
     46: ApiInfo("ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     47: ApiInfo("OffsetDelete", "offset_delete", 0, 0, None),
     60: ApiInfo("DescribeCluster", "describe_cluster", 0, 2, 0),
+    61: ApiInfo("DescribeProducers", "describe_producers", 0, 0, 0),
     68: ApiInfo("ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, 0),
     69: ApiInfo("ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0),
     74: ApiInfo("ListConfigResources", "list_config_resources", 0, 1, 0),
