@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.spark.support import numbered
 from tests.spark.unpacked import CODECS, as_records, read
 
-from headgate.log import batch_records, record_kernel
+from headgate.log import batch_records, record_fields, record_kernel
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
 
 _texts = st.text(max_size=5).map(str.encode)
@@ -49,7 +49,7 @@ def test_columns_equal_the_records_read_one_by_one(
             patch.setattr(record_kernel, "compiled_find_fields", record_kernel.find_fields)
         else:
             patch.setattr(record_kernel, "compiled_find_fields", None)
-            patch.setattr(batch_records, "WALK_IN_STEP_FROM", walk_in_step_from)
+            patch.setattr(record_fields, "WALK_IN_STEP_FROM", walk_in_step_from)
         pieces, corruptions = read(data)
     assert as_records(pieces) == expected(data)
     assert corruptions == []

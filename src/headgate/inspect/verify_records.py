@@ -5,18 +5,39 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import numpy as np
+
 from headgate.inspect.findings import Findings
 from headgate.inspect.history_records import why_no_history
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.runs import RunWatch, TornRun
 from headgate.log.batch import CorruptBatch, Record, iterate_records
+from headgate.log.record_columns import RecordColumns, read_columns
 from headgate.records import MalformedRecord, UnknownRecord, decode
+from headgate.records.offset_commit import names_of
+from headgate.records.offset_rows import Spans, read_rows
 from headgate.records.runs import run_place
 from headgate.topics.catalogue import NEWEST_RECORD_VERSION
 
 _ASK_THE_WRITER = (
     "The checksum is right, so the writer is at fault: find out what wrote it. Reading it fails."
 )
+
+
+_FEWEST_IN_COLUMNS = 32
+"""Minimum number of records of a batch that are read faster as columns."""
+
+
+def _columns_of(batch: FoundBatch) -> RecordColumns | None:
+    """Return the records of a large batch; None for others, and if one has headers or is invalid."""
+    header = batch.header
+    if header.is_control or header.record_count < _FEWEST_IN_COLUMNS:
+        return None
+    try:
+        columns = read_columns([(header, batch.data)])
+    except CorruptBatch:
+        return None
+    return None if columns is None or columns.has_headers.any() else columns
 
 
 class RecordCheck:
@@ -26,7 +47,11 @@ class RecordCheck:
         self.findings = findings
 
     def check(self, file: str, batch: FoundBatch) -> None:
-        """Check the records of a batch whose checksum is right."""
+        """Check the records of a batch whose checksum is right, in columns if that says enough."""
+        columns = _columns_of(batch)
+        if columns is not None and self.check_columns(file, batch.position, columns):
+            self.findings.checked.records += len(columns)
+            return
         count = 0
         try:
             for offset, record in iterate_records(batch.data):
@@ -41,6 +66,10 @@ class RecordCheck:
                 position=batch.position,
             )
         self.findings.checked.records += count
+
+    def check_columns(self, file: str, position: int, columns: RecordColumns) -> bool:
+        """Check many records, which unpack and have no headers; return False to have them one by one."""
+        return True
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
         """Check one record."""
@@ -58,6 +87,22 @@ class CoordinatorRecordCheck(RecordCheck):
         self._torn: list[tuple[str, int, TornRun]] = []
         self._unknown: Counter[int] = Counter()
         self._place = ("", 0)
+
+    def check_columns(self, file: str, position: int, columns: RecordColumns) -> bool:
+        """Check many records; those that are no plain offsets are decoded one by one."""
+        keys = Spans(columns.key_starts, columns.key_sizes)
+        try:
+            plain, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
+            for prefix in rows.prefixes:
+                names_of(prefix)
+        except MalformedRecord:
+            return False
+        is_other = np.ones(len(columns), np.bool_)
+        is_other[plain[1:]] = False  # the first record ends a run, if one is open
+        for row in np.flatnonzero(is_other).tolist():
+            record = Record(columns.key(row), columns.value(row), int(columns.timestamps[row]))
+            self.check_record(file, position, int(columns.offsets[row]), record)
+        return True
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
         """Check one record."""
@@ -112,6 +157,10 @@ def _words(torn: TornRun) -> str:
 class HistoryRecordCheck(RecordCheck):
     """The check of the records of `__consumer_offsets_history`: offsets with their origin, and marks."""
 
+    def check_columns(self, file: str, position: int, columns: RecordColumns) -> bool:
+        """Have the records one by one: each has headers, or is a mark."""
+        return False
+
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
         """Check one record."""
         why = why_no_history(record)
@@ -126,6 +175,10 @@ class HistoryRecordCheck(RecordCheck):
 
 class CatalogueRecordCheck(RecordCheck):
     """The check of the catalogue's records: JSON of a known version."""
+
+    def check_columns(self, file: str, position: int, columns: RecordColumns) -> bool:
+        """Have the records one by one: they are few."""
+        return False
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
         """Check one record."""

@@ -1,10 +1,8 @@
-"""Read the records of checked batches, as columns.
+"""Read the records of checked batches, as columns: the tolerant reader.
 
-Records have lengths of variable width, so the position of each follows from the one before. With numba this
-runs as machine code (`headgate.log.record_kernel`). Without it there are two methods: one numpy operation for
-the n-th records of all batches, while many batches have records left, and a plain loop, which is faster for
-few batches. The fields are then read for all records at once. Keys and values are not copied here: columns
-have their positions in the payload.
+A batch with invalid records is left out, with its reason. `headgate.log.record_fields` finds the fields,
+or by machine code where numba is installed. Keys and values are not copied: columns have their positions in
+the payload.
 """
 
 from __future__ import annotations
@@ -13,22 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.log import record_kernel
 from headgate.log.batch_scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
 from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
-
-WALK_IN_STEP_FROM = 48
-"""Minimum number of batches for which the numpy operation is faster than the loop; measured."""
+from headgate.log.record_fields import FieldReader, Fields, find_fields, offsets_rise
 
 UNPACKED_BYTES = 64 << 20
 """Batches are decompressed up to this number of bytes, then returned as one piece."""
 
 _SMALLEST_RECORD_BYTES = 7
-_LONGEST_VARINT_BYTES = 10
-_ALL_BUT_SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
@@ -159,11 +152,12 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
         return _nothing(payload, batches), _blame(crowded, "it claims more records than it has room for")
     count = batches.record_count
     batch = np.repeat(np.arange(len(batches), dtype=np.int64), count)
-    find = _find_by_numpy if record_kernel.compiled_find_fields is None else _find_by_kernel
+    find = find_fields if record_kernel.compiled_find_fields is None else _find_by_kernel
     astray, fields = find(payload, begin, end, count)
     if astray.any():
         return _nothing(payload, batches), _blame(astray, "its record lengths do not add up to its size")
-    wrong = fields.overrun | (fields.header_count < 0) | ~_offsets_rise(batches, batch, fields.offset_delta)
+    rises = offsets_rise(fields.offset_delta, batch, batches.last_offset - batches.base_offset)
+    wrong = fields.overrun | (fields.header_count < 0) | ~rises
     _, headers_wrong = read_headers(payload, fields.headers_at, fields.end, fields.header_count)
     wrong |= headers_wrong
     if wrong.any():
@@ -191,67 +185,14 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     ), {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The fields of records as columns, in the order of `record_kernel.find_fields`.
-
-    `overrun` marks fields that exceed their record; the other fields of such a batch are invalid.
-    """
-
-    overrun: Bits
-    timestamp_delta: Ints
-    offset_delta: Ints
-    key_at: Ints
-    key_size: Ints
-    value_at: Ints
-    value_size: Ints
-    header_count: Ints
-    headers_at: Ints
-    end: Ints
-
-
-def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
+def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, Fields]:
     """Return the batches whose lengths do not match, and the fields of all records, by machine code."""
     find = record_kernel.compiled_find_fields or record_kernel.find_fields
     out = np.zeros((record_kernel.COLUMNS, int(count.sum())), np.int64)
     fault = np.zeros(len(count), np.int64)
     find(np.frombuffer(payload, np.uint8), begin, end, count, out, fault)
     overrun = np.repeat(fault == record_kernel.OVERRUN, count)
-    return fault == record_kernel.ASTRAY, _Fields(overrun, *out)
-
-
-def _find_by_numpy(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
-    """Return the same, field by field for all records at once."""
-    body_at, body_end, astray = _walk(payload, begin, end, count)
-    if astray.any():
-        return astray, _Fields(np.zeros(0, np.bool_), *([_NONE] * 9))
-    # The first byte of a record is its attributes, which are not used.
-    read = _FieldReader(np.frombuffer(payload, np.uint8), body_at + 1, body_end)
-    timestamp_delta = read.varint()
-    offset_delta = read.varint()
-    key_at, key_size = read.sized()
-    value_at, value_size = read.sized()
-    header_count = read.varint()
-    fields = _Fields(
-        read.overrun,
-        timestamp_delta,
-        offset_delta,
-        key_at,
-        key_size,
-        value_at,
-        value_size,
-        header_count,
-        read.at,
-        body_end,
-    )
-    return astray, fields
-
-
-def _offsets_rise(batches: Batches, batch: Ints, offset_delta: Ints) -> Bits:
-    """Return whether each record's offset is greater than the previous one, up to the batch's last offset."""
-    rises = (offset_delta >= 0) & (offset_delta <= (batches.last_offset - batches.base_offset)[batch])
-    rises[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
-    return rises
+    return fault == record_kernel.ASTRAY, Fields(overrun, *out)
 
 
 def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:
@@ -266,7 +207,7 @@ def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -
     passes: list[tuple[Ints, ...]] = []
     at = at.copy()
     while row.size:
-        read = _FieldReader(octets, at[row], end[row])
+        read = FieldReader(octets, at[row], end[row])
         key_at, key_size = read.sized()
         value_at, value_size = read.sized()
         passes.append((row, key_at, key_size, value_at, value_size))
@@ -287,108 +228,3 @@ def _nothing(payload: bytes | bytearray, batches: Batches) -> Records:
 
 def _blame(batches: Bits, reason: str) -> dict[int, str]:
     return dict.fromkeys(np.flatnonzero(batches).tolist(), reason)
-
-
-def _walk(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Ints, Ints, Bits]:
-    """Return the begin and end of each record's body, and the batches whose lengths do not match."""
-    total = int(count.sum())
-    body_at, body_end = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
-    # The batches with most records first: those with records left are then always the first ones.
-    order = np.argsort(-count, kind="stable")
-    at, limit = begin[order], end[order]
-    row = (np.cumsum(count) - count)[order]
-    astray = np.zeros(len(count), dtype=np.bool_)
-    falling = -count[order]
-    octets = np.frombuffer(payload, np.uint8)
-    step = 0
-    while (active := int(np.searchsorted(falling, -step))) >= WALK_IN_STEP_FROM:
-        read = _FieldReader(octets, at[:active], limit[:active])
-        body_at[row[:active] + step], size = read.sized()
-        body_end[row[:active] + step] = at[:active] = read.at
-        astray[:active] |= read.overrun | (size < 0)
-        step += 1
-    for lane in range(active):
-        rows = slice(int(row[lane]) + step, int(row[lane] - falling[lane]))
-        at[lane] = _walk_alone(payload, int(at[lane]), int(limit[lane]), body_at[rows], body_end[rows])
-    astray |= at != limit
-    in_order = np.zeros_like(astray)
-    in_order[order] = astray
-    return body_at, body_end, in_order
-
-
-def _walk_alone(payload: bytes | bytearray, at: int, limit: int, body_at: Ints, body_end: Ints) -> int:
-    """Set the begin and end of one batch's next records; return the end of the last, or -1 on a fault."""
-    begins: list[int] = []
-    ends: list[int] = []
-    for _ in range(len(body_at)):
-        if at >= limit:
-            return -1
-        size = payload[at]
-        at += 1
-        if size >= 0x80:
-            size &= 0x7F
-            shift = 7
-            while True:
-                more = payload[at]
-                at += 1
-                size |= (more & 0x7F) << shift
-                if more < 0x80:
-                    break
-                shift += 7
-                if shift > 28 or at >= limit:
-                    return -1
-        if size & 1:  # zigzag: an odd number is a negative length
-            return -1
-        begins.append(at)
-        at += size >> 1
-        ends.append(at)
-    body_at[:] = begins
-    body_end[:] = ends
-    return at
-
-
-class _FieldReader:
-    """Reads the same field of many records at once and advances each; never past the record's end.
-
-    A record whose fields do not fit is marked in `overrun` and stays at its end from then on.
-    """
-
-    def __init__(self, octets: NDArray[np.uint8], at: Ints, limit: Ints) -> None:
-        self.octets = octets
-        self.at = at
-        self.limit = limit
-        self.overrun: Bits = at > limit
-
-    def varint(self) -> Ints:
-        """Read a zigzag-encoded integer of variable width."""
-        octet = self.octets[self.at].astype(np.int64)
-        at = self.at + 1
-        more = np.flatnonzero(octet >= 0x80)
-        if more.size:
-            value = octet & 0x7F
-            for shift in range(7, 7 * _LONGEST_VARINT_BYTES, 7):
-                octet = self.octets[at[more]].astype(np.int64)
-                value[more] |= (octet & 0x7F) << shift
-                at[more] += 1
-                more = more[octet >= 0x80]
-                if not more.size:
-                    break
-            self.overrun[more] = True
-            octet = value
-        self._move(at)
-        return ((octet >> 1) & _ALL_BUT_SIGN) ^ -(octet & 1)
-
-    def sized(self) -> tuple[Ints, Ints]:
-        """Read bytes with a size prefix: return their positions and sizes (-1 for null)."""
-        size = self.varint()
-        at = self.at
-        self.overrun |= size < -1
-        self._move(at + np.maximum(size, 0))
-        return at, size
-
-    def _move(self, at: Ints) -> None:
-        over = at > self.limit
-        if over.any():
-            self.overrun |= over
-            at = np.where(over, self.limit, at)
-        self.at = at
