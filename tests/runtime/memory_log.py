@@ -2,8 +2,9 @@
 
 `Broker` is the other machine; what it stores is durable. A `MemoryLog` is one writer's connection to it.
 Batches take a while to arrive, arrive in order, and are reported later. A loss drops a batch in flight and
-all after it. Arrived batches remain, also unreported ones. Batches of other writers may arrive in between, so
-positions may differ from the expected ones. The last claimer is the writer; batches of others are refused.
+all after it, also those that are appended before the loss is reported. Arrived batches remain, also
+unreported ones. Batches of other writers may arrive in between, so positions may differ from the expected
+ones. The last claimer is the writer; batches of others are refused.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class MemoryLog:
         self._loop = asyncio.get_running_loop()
         self._claims = 0
         self._is_usable = False
+        self._has_lost = False
+        """Whether a batch in flight was lost, which is reported later."""
         self._sent: list[tuple[bytearray, int]] = []
         """Batches in flight, each with the end that `append` returned."""
         self._untold: list[tuple[Batches, int]] = []
@@ -118,9 +121,8 @@ class MemoryLog:
 
     def fenced(self) -> None:
         """React to another writer's claim, which is reported later."""
-        self._sent.clear()
         if self._is_usable:
-            self._loop.call_later(self._delay(), self._lost, Lost.FENCED, self._claims)
+            self._lose(Lost.FENCED)
 
     async def read(self, start: int, end: int) -> AsyncGenerator[Batches]:
         """Yield a few batches at a time, each time after a delay."""
@@ -141,14 +143,15 @@ class MemoryLog:
         self._forget()
 
     def die(self) -> None:
-        """End like a killed process: some of the batches in flight arrive."""
-        for batch, _ in self._sent[: self.broker.random.randint(0, len(self._sent))]:
-            self.broker.arrive(batch)
+        """End like a killed process: some of the batches in flight arrive, unless the broker refuses them."""
+        if self.broker.writer is self and not self.broker.refuses:
+            for batch, _ in self._sent[: self.broker.random.randint(0, len(self._sent))]:
+                self.broker.arrive(batch)
         self._forget()
 
     def _forget(self) -> None:
         self._claims += 1
-        self._is_usable = False
+        self._is_usable = self._has_lost = False
         self._sent = []
         self._untold = []
 
@@ -160,8 +163,9 @@ class MemoryLog:
             raise OSError(errno.EIO, "the log was lost and is not claimed", self.name)
         for batch in batches:
             self._expected_end += read_header(batch).record_count
-            self._sent.append((batch, self._expected_end))
-            self._loop.call_later(self._delay(), self._arrive, self._claims)
+            if not self._has_lost:
+                self._sent.append((batch, self._expected_end))
+                self._loop.call_later(self._delay(), self._arrive, self._claims)
         return self._expected_end
 
     def _arrive(self, claims: int) -> None:
@@ -170,8 +174,7 @@ class MemoryLog:
             return
         broker = self.broker
         if broker.writer is not self or broker.refuses:
-            self._sent.clear()
-            self._loop.call_later(self._delay(), self._lost, Lost.FAILED, claims)
+            self._lose(Lost.FAILED if broker.writer is self else Lost.FENCED)
             return
         batch, expected_end = self._sent.pop(0)
         others = broker.arrive_from_others()
@@ -188,6 +191,12 @@ class MemoryLog:
                 self.on_others(others)
             self.durable_position = expected_end
             self.on_durable(expected_end)
+
+    def _lose(self, lost: Lost) -> None:
+        """Lose the batches in flight and all that follow, and report it later."""
+        self._sent.clear()
+        self._has_lost = True
+        self._loop.call_later(self._delay(), self._lost, lost, self._claims)
 
     def _lost(self, lost: Lost, claims: int) -> None:
         if claims == self._claims and self._is_usable:

@@ -307,6 +307,34 @@ def test_a_shard_that_is_fenced_is_given_up() -> None:
     run(scenario)
 
 
+def test_a_load_that_another_node_interrupted_has_no_effect_on_the_next_one() -> None:
+    """The shard is active when the last load ends, and has what the other node wrote."""
+
+    async def scenario() -> None:
+        broker = new_place("memory", slowest_seconds=0.005)
+        assert isinstance(broker, Broker)
+        life = await begin(broker)
+        await asyncio.gather(*(life.ask(Put({f"r{number}": number})) for number in range(10)))
+        broker.batches += [broker.batches[0]] * 200  # so that a load lasts longer than the fencing
+        life.kill()
+        first = RegisterLife(broker)
+        interrupted = asyncio.ensure_future(first.runtime.load())
+        await until(lambda: broker.writer is first.log, "the log is claimed")
+        other = MemoryLog(broker, "another node")
+        await other.claim()
+        other.append([encode_batch([Record(b"\0\0x", b"1")])])
+        await until(lambda: first.runtime.is_fenced, "the first load hears of it")
+        assert not interrupted.done()
+        again = asyncio.ensure_future(first.runtime.load_again())
+        await interrupted
+        assert again.done() or not first.runtime.is_active
+        await again
+        assert await first.ask(Put({"y": 2})) is NONE
+        assert {"x", "y"} <= (await first.values()).keys()
+
+    run(scenario)
+
+
 def test_what_is_lost_on_the_way_is_told_and_the_log_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting requests get a retriable error; the shard is loaded from the log, and continues."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)

@@ -85,6 +85,8 @@ class Nemesis:
                 self._lull()
                 return
             case "calm" if self._plan.consumers or self._plan.mixed:
+                if self._remote is not None:
+                    self._remote.heal()
                 self._calm.begin(self._life, self._rest)
                 return
             case _:

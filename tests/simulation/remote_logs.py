@@ -75,6 +75,11 @@ class RemoteLogs:
 
     # --- faults ---
 
+    def heal(self) -> None:
+        """End the faults: every log can be reached. A node that claimed a log for a while still loses it."""
+        for broker in self._brokers:
+            self._heal(broker)
+
     def make_trouble(self, kind: str, life: Life) -> None:
         """Cause a fault in the log of one shard."""
         runtime = self._random.choice(life.runtimes)

@@ -17,6 +17,16 @@ REMOTE: dict[str, Any] = {
     "stall_seconds": 0.0,
     "troubles": ("kill", "stop", "disconnect", *FAULTS),
 }
+CALMS: dict[str, Any] = REMOTE | {
+    "troubles": ("refuse", "fence", "calm"),
+    "trouble_seconds": 0.5,
+    "longest_session_seconds": 1.0,
+    "latency_seconds": 0.05,
+    "tools": 1,
+    "pausing": 1,
+    "members": 0,
+}
+"""Few slow clients, so that a calm period takes few requests."""
 OFFSETS = REMOTE | {"members": 0, "consumers": 0, "mixed": 0, "tools": 10}
 CLASSIC = REMOTE | {"members": 7, "consumers": 0, "mixed": 0}
 CONSUMERS = REMOTE | {"members": 0, "consumers": 8, "mixed": 0}
@@ -46,6 +56,18 @@ def test_nothing_is_found_over_logs_on_other_machines() -> None:
         "unreachable logs",
     )
     assert [what for what in exercised if not counts[what]] == []
+
+
+def test_groups_are_stable_when_the_faults_of_their_logs_have_ended() -> None:
+    """Calm periods: every log can be reached, and at the end each group has the members' state."""
+    counts: Counter[str] = Counter()
+    for seed in (3, 5):
+        for members in ({"consumers": 3, "mixed": 0}, {"consumers": 0, "mixed": 2}):
+            outcome = World(seed, OPERATIONS, **CALMS, **members).run()
+            assert outcome.violation is None, (seed, members)
+            counts += outcome.counts
+    assert counts["calms"] and counts["calms of both protocols"]
+    assert counts["fenced logs"] and counts["unreachable logs"]
 
 
 def test_replies_before_the_log_has_the_records_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,8 @@ class ShardRuntime(Generic[ShardT]):
         self.watch = LoopWatch()
         """Measures the steps of this runtime."""
         self._reloading = Reloading(self._reload, self._trouble)
+        self._start: ShardStart[ShardT] | None = None
+        """The last load that began."""
         self.shard = self._new_shard()
         self._forget()
 
@@ -434,13 +436,21 @@ class ShardRuntime(Generic[ShardT]):
     async def load(self) -> None:
         """Claim the log, and apply its checkpoint and its records, in slices on the loop.
 
-        Raises OSError. A shard that was fenced meanwhile remains fenced.
+        Raises OSError. A shard that was fenced meanwhile remains fenced. If another load has begun meanwhile,
+        because the owner of a fenced shard loads it, this one has no effect: others wrote since its claim.
         """
         self.on_loading()
         self._state = State.LOADING
-        start = ShardStart(self.shard, self._new_shard, self._kind.records, self.log, self.watch)
-        await start.run()
-        if self.is_fenced:
+        self._others = []
+        start = self._start = ShardStart(
+            self.shard, self._new_shard, self._kind.records, self.log, self.watch
+        )
+        try:
+            await start.run()
+        except Exception:
+            if self._start is start:
+                raise
+        if self._start is not start or self.is_fenced:
             return
         self.shard = start.shard
         self._position = self._written_position = self._held.visible_position = start.position
