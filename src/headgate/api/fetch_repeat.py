@@ -129,8 +129,11 @@ class FetchRepeat(NumberlessRepeat):
             return self._shape.wide(*columns)
         if not self._has_epochs:
             return self._shape.narrow(offsets)
-        pairs = zip(offsets, leader_epochs, strict=True)
-        return self._shape.narrow([number for pair in pairs for number in pair])
+        numbers: list[int] = []
+        for index, offset in enumerate(offsets):
+            numbers.append(offset)
+            numbers.append(leader_epochs[index])
+        return self._shape.narrow(numbers)
 
 
 def _kept_bytes(command: FetchOffsets) -> int:

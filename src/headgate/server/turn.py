@@ -187,32 +187,45 @@ def _are_alike(repeats: list[GroupRepeat]) -> bool:
     return weight <= MOST_BYTES_TOGETHER
 
 
+class _Together:
+    """Requests of one kind and shard that are served together."""
+
+    __slots__ = ("indexes", "kind", "stage", "weight_bytes")
+
+    def __init__(self, kind: type[GroupRepeat], stage: int) -> None:
+        self.kind = kind
+        self.stage = stage
+        self.indexes: list[int] = []
+        self.weight_bytes = 0
+
+
 def _together(repeats: list[GroupRepeat], calls: list[PendingCall]) -> list[list[int]]:
     """Return the indexes of requests to serve together, of one kind and shard, in the order to serve them.
 
     Requests of one connection keep their order. Those of different connections have none, as nobody has an
     answer yet. So the first requests of all connections come first, up to where each changes to another kind.
     """
-    latest: dict[Line, tuple[type[GroupRepeat], int]] = {}
-    """Kind and stage of the last request of each connection."""
-    stages: list[list[list[int]]] = []
-    growing: dict[tuple[int, type[GroupRepeat], int], list[int]] = {}
-    weights: dict[tuple[int, type[GroupRepeat], int], int] = {}
+    latest: dict[Line, _Together] = {}
+    """The last request of each connection is one of these."""
+    stages: list[list[_Together]] = []
+    growing: list[dict[type[GroupRepeat], dict[int, _Together]]] = []
+    """By stage, kind and shard: a tuple of them as key would cost more than the rest."""
     for index, repeat in enumerate(repeats):
         kind = type(repeat)
         line = calls[index].line
         before = latest.get(line)
-        stage = 0 if before is None else before[1] + (before[0] is not kind)
-        latest[line] = kind, stage
-        key = stage, kind, repeat.shard
-        weight = weights.get(key, 0) + repeat.weight_bytes
-        together = growing.get(key)
-        if together is None or weight > MOST_BYTES_TOGETHER:
-            growing[key] = together = []
-            weight = repeat.weight_bytes
-            if stage == len(stages):
-                stages.append([])
+        stage = 0 if before is None else before.stage + (before.kind is not kind)
+        if stage == len(stages):
+            stages.append([])
+            growing.append({})
+        by_shard = growing[stage].get(kind)
+        if by_shard is None:
+            by_shard = growing[stage][kind] = {}
+        together = by_shard.get(repeat.shard)
+        if together is None or together.weight_bytes + repeat.weight_bytes > MOST_BYTES_TOGETHER:
+            together = by_shard[repeat.shard] = _Together(kind, stage)
             stages[stage].append(together)
-        together.append(index)
-        weights[key] = weight
-    return [together for stage_groups in stages for together in stage_groups]
+        together.indexes.append(index)
+        together.weight_bytes += repeat.weight_bytes
+        latest[line] = together
+    return [together.indexes for stage_groups in stages for together in stage_groups]
