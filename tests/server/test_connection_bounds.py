@@ -21,11 +21,12 @@ from headgate.domain.settings import Settings
 from headgate.log.batch import Record, encode_batch
 from headgate.runtime.clock import Clock
 from headgate.server import connection as connections
-from headgate.server.connection import REFUSALS_TOLD, Connection
+from headgate.server.connection import Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
 from headgate.server.seldom import EVERY_SECONDS
+from headgate.server.served import REFUSALS_TOLD
 from headgate.topics.topics import NewTopic
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.api_versions import ApiVersionsRequest
@@ -51,7 +52,7 @@ class Server:
 
     @property
     def connections(self) -> set[Connection]:
-        return self.listener.served.open_connections
+        return {one for one in self.listener.served.open_connections if isinstance(one, Connection)}
 
     def only_connection(self) -> Connection:
         (connection,) = self.connections

@@ -402,7 +402,7 @@ def test_commits_that_are_read_again_stay_in_their_order(version: int) -> None:
         fetched = decode(OffsetFetchResponse, 7, answers[2][1], 5)
         assert fetched.topics[0].partitions[0].committed_offset == 2000
         assert await committed(client) == {0: 2000, 1: 2001}
-        assert not client.connection._occupations
+        assert not client.connection._long.is_busy
 
     run_scenario(scenario)
 

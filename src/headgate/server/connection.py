@@ -19,33 +19,24 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from headgate.api.contract import Node, RequestSteps
-from headgate.api.registration import Api
-from headgate.api.repeats import Found, Habit, Repeats
+from headgate.api.repeats import Found, Habit
 from headgate.domain.errors import ErrorCode
 from headgate.runtime.asking import NOW
 from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.loop_watch import LoopWatch
-from headgate.security.authorizer import ALLOW_ALL, Authorizer
+from headgate.security.authorizer import Authorizer
 from headgate.security.principal import ANONYMOUS, Principal
 from headgate.server.access import checking
-from headgate.server.backlog import Backlog
 from headgate.server.calls import Client, Line, PendingCall, Route
-from headgate.server.connection_limits import ConnectionLimits
-from headgate.server.large_requests import LargeRequests
-from headgate.server.metrics import Metrics
+from headgate.server.long_requests import LongRequests
 from headgate.server.peers import is_peer_gone
-from headgate.server.request_memory import RequestMemory
-from headgate.server.request_work import RequestWork, answering, making, reading
-from headgate.server.response_memory import ResponseMemory
+from headgate.server.request_work import answering, making
 from headgate.server.routes import Routes, read_nothing
-from headgate.server.seldom import Seldom
-from headgate.server.turn import Turn
-from headgate.wire.errors import MalformedMessage, WireError
+from headgate.server.served import Served
+from headgate.wire.errors import WireError
 from headgate.wire.framing import FrameReader
 from headgate.wire.message import Message
 
@@ -70,59 +61,11 @@ SLICE_SECONDS: Final = 0.001
 """Time for which requests that arrived together are served in one slice."""
 MOST_IN_TURN: Final = 500
 """Repeated requests in this loop iteration at which requests that arrived together wait for a later one."""
-REFUSALS_TOLD: Final = 20
-"""Log lines per period for connections closed because of invalid requests; the metric counts all of them."""
 
 
 def _is_small(found: Found, frame: bytes) -> bool:
     """Return whether a repeated request has a small response."""
     return len(frame) <= SMALL_BYTES and not found[1].has_long_response
-
-
-class Outbox:
-    """The connections with responses to send by the end of this loop iteration."""
-
-    __slots__ = ("_connections", "loop")
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._connections: list[Connection] = []
-
-    def add(self, connection: Connection) -> None:
-        """Send the ready responses of `connection` at the end of this loop iteration."""
-        if not self._connections:
-            self.loop.call_soon(self.send)
-        self._connections.append(connection)
-
-    def send(self) -> None:
-        """Send all ready responses now."""
-        connections, self._connections = self._connections, []
-        for connection in connections:
-            try:
-                connection.send()
-            except Exception as failure:
-                connection.refuse_unexpected(failure)
-
-
-@dataclass(slots=True, frozen=True)
-class Served:
-    """What all connections of one listener share."""
-
-    apis: dict[int, Api]
-    metrics: Metrics
-    turn: Turn
-    watch: LoopWatch
-    work: RequestWork
-    backlog: Backlog
-    open_connections: set[Connection] = field(default_factory=set)
-    repeats: Repeats = field(default_factory=Repeats)
-    outbox: Outbox = field(default_factory=Outbox)
-    memory: RequestMemory = field(default_factory=RequestMemory)
-    responses: ResponseMemory = field(default_factory=ResponseMemory)
-    large: LargeRequests = field(default_factory=LargeRequests)
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    refusals: Seldom = field(default_factory=lambda: Seldom(REFUSALS_TOLD))
-    authorizer: Authorizer = ALLOW_ALL
 
 
 class Connection(asyncio.Protocol, Client):
@@ -159,19 +102,7 @@ class Connection(asyncio.Protocol, Client):
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
         """The closed transport, which may hold bytes that the client does not read."""
-        self._work = served.work
-        self._occupations = 0
-        """Number of requests that are served in steps."""
-        self._again: deque[tuple[PendingCall, bytes]] = deque()
-        """Repeated requests that have to be decoded and wait for an earlier one that is served in steps.
-        While there are any, they count as one occupation.
-        """
-        self._is_reading_again = False
-        self._large = served.large
-        self._aside = b""
-        """The frame of a large request that waits for `LargeRequests`."""
-        self._large_bytes = 0
-        """Size of the large request that is being handled."""
+        self._long = LongRequests(self, served.work, served.large)
         self._is_write_paused = False
         self._is_read_paused = False
         self.is_short_of_memory = False
@@ -193,8 +124,8 @@ class Connection(asyncio.Protocol, Client):
         self.metrics.connections_opened += 1
         self._has_place = self._limits.opened(self)
         if not self._has_place:
-            self._occupations += 1  # requests that are read nevertheless are not served
-            asyncio.get_running_loop().call_soon(self._balance)  # uvloop starts reading after this method
+            self._long.hold()  # requests that are read nevertheless are not served
+            asyncio.get_running_loop().call_soon(self.balance)  # uvloop starts reading after this method
         connected = transport.get_extra_info("socket")
         descriptor = -1 if connected is None else connected.fileno()
         if not (self._limits.may_stay(peer[0]) and self._limits.leaves_descriptors(descriptor)):
@@ -226,13 +157,13 @@ class Connection(asyncio.Protocol, Client):
         self.line.last_heard = perf_counter()
         try:
             frame = self._frames.only_frame(data)
-            if frame is not None and not (self._occupations or self._unserved):
+            if frame is not None and not (self._long.is_busy or self._unserved):
                 found = self._repeats.find(frame, self._habit)
                 waiting = len(self.line.waiting)
                 if found is not None and (waiting < MOST_OTHERS_WAITING or _is_small(found, frame)):
                     self._turn.add(self.line, found, frame)  # nearly always: nothing to decode
                     if waiting >= MOST_REQUESTS_WAITING:
-                        self._balance()
+                        self.balance()
                     return
                 if found is None and not self._has_to_wait(is_small=False):
                     self._receive_new(frame)
@@ -263,14 +194,14 @@ class Connection(asyncio.Protocol, Client):
         self._is_receiving = True
         try:
             self._read(frame)
-            self._balance()
+            self.balance()
         finally:
             self._is_receiving = False
         self._received()
 
     def _received(self) -> None:
         """Count what is held of the requests that arrived, and send the ready responses."""
-        held = self._unserved_bytes + self._frames.pending_bytes + len(self._aside)
+        held = self._unserved_bytes + self._frames.pending_bytes + self._long.held_bytes
         if held or self.held_request_bytes:
             self._memory.note(self, held)
         if self.line.outgoing:
@@ -279,14 +210,14 @@ class Connection(asyncio.Protocol, Client):
     def pause_writing(self) -> None:
         """Stop reading: the client does not read its responses."""
         self._is_write_paused = True
-        self._balance()
+        self.balance()
         self._responses.note(self)
 
     def resume_writing(self) -> None:
         """Resume reading: the client has read responses."""
         self._is_write_paused = False
         self._responses.gone(self)
-        self._balance()
+        self.balance()
 
     # --- requests ---
 
@@ -318,14 +249,14 @@ class Connection(asyncio.Protocol, Client):
             if unserved and perf_counter() > slice_end:
                 self._wait_for_turn()
                 return
-        self._balance()
+        self.balance()
 
     def _wait_for_turn(self) -> None:
         """Serve the unserved requests in a later iteration of the loop."""
         if self._unserved and not self._is_going_on:
             self._is_going_on = True
             self._backlog.add(self._go_on)
-        self._balance()
+        self.balance()
 
     def _has_to_wait(self, *, is_small: bool) -> bool:
         """Return whether a limit forbids serving the next request now."""
@@ -334,7 +265,7 @@ class Connection(asyncio.Protocol, Client):
         return (
             self._is_write_paused
             or self._is_stopped
-            or self._occupations > 0
+            or self._long.is_busy
             or self.line.unsent_bytes > MOST_UNSENT_BYTES
             or len(self.line.waiting) >= (MOST_REQUESTS_WAITING if is_small else MOST_OTHERS_WAITING)
             or (not is_small and len(self.line.when_lost) >= MOST_PARKED)
@@ -359,47 +290,24 @@ class Connection(asyncio.Protocol, Client):
         call = self.line.add(route, correlation_id)
         if route.read is read_nothing:
             call.answer_unsupported()
-        elif self._occupations:
-            self.read_again(call, frame)  # an earlier repeated request was decoded and is served in steps
+        elif self._long.is_busy:
+            self._long.read_again(call, frame)  # an earlier repeated request is served in steps
         else:
-            self._handle(call, frame)
+            self.handle(call, frame)
 
-    def _handle(self, call: PendingCall, frame: bytes) -> None:
+    def handle(self, call: PendingCall, frame: bytes) -> None:
         """Decode a request and pass it to its API."""
         route = call.route
         if len(frame) > route.api.read_aside_bytes:
-            self._read_aside(call, frame)
+            self._long.read_aside(call, frame)
             return
         outer = self.watch.begin(call)
         try:
-            self._decide(call, frame, route.read(frame, route.body_at))
+            self.decide(call, frame, route.read(frame, route.body_at))
         finally:
             self.watch.end(outer)
 
-    def _read_aside(self, call: PendingCall, frame: bytes) -> None:
-        """Decode a large request in a thread, when `LargeRequests` admits it."""
-        size_bytes = len(frame)
-        self._aside = frame
-        self._occupations += 1
-
-        def begin() -> None:
-            self._occupations -= 1
-            frame, self._aside = self._aside, b""
-            if self._transport is None:
-                self._large.leave(size_bytes)
-                return
-            self._large_bytes = size_bytes
-            self.occupy(call, reading(call, frame), lambda request: self._decide(call, b"", request))
-
-        self._large.enter(size_bytes, begin)
-
-    def _leave_large(self) -> None:
-        """Release the admission of a large request whose work is done."""
-        if self._large_bytes and not self._occupations:
-            size_bytes, self._large_bytes = self._large_bytes, 0
-            self._large.leave(size_bytes)
-
-    def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
+    def decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
         """Pass a request to its API if the principal is authorized."""
         if self._policy is None:
             self._hand_over(call, frame, request)
@@ -447,54 +355,11 @@ class Connection(asyncio.Protocol, Client):
         self, call: PendingCall, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]
     ) -> None:
         """Run the steps, then call `then` with their result. Later requests wait until the steps are done."""
-        self._occupations += 1
-
-        def on_done(result: ResultT) -> None:
-            self._occupations -= 1
-            if self._transport is not None:
-                try:
-                    then(result)
-                except Exception as failure:
-                    self.refuse_failed(call.route, failure)
-            self._leave_large()
-            if self._again:
-                self._read_more_again()
-            self._balance()
-
-        def on_failed(failure: Exception) -> None:
-            self._occupations -= 1
-            if isinstance(failure, MalformedMessage):
-                self.refuse(str(failure))
-            else:
-                self.refuse_failed(call.route, failure)
-            self._leave_large()
-
-        self._work.run(steps, call, on_done, on_failed)
+        self._long.run(call, steps, then)
 
     def read_again(self, call: PendingCall, frame: bytes) -> None:
         """Decode and handle a queued request that cannot be served as a repeated one."""
-        if self._transport is None:
-            return
-        if self._occupations and not self._is_reading_again:
-            self._occupations += not self._again
-            self._again.append((call, frame))
-            return
-        try:
-            self._handle(call, frame)
-        except WireError as error:
-            self.refuse(str(error))
-        except Exception as failure:
-            self.refuse_unexpected(failure)
-
-    def _read_more_again(self) -> None:
-        """Decode more of the requests in `_again`, until one of them is served in steps."""
-        if self._is_reading_again:
-            return
-        self._is_reading_again = True
-        while self._again and self._occupations == 1:
-            self.read_again(*self._again.popleft())
-        self._is_reading_again = False
-        self._occupations -= not self._again
+        self._long.read_again(call, frame)
 
     def refuse_failed(self, route: Route, failure: Exception, where: Where = Where.CONNECTION) -> None:
         """Close the connection because a request failed with an unexpected exception."""
@@ -531,8 +396,7 @@ class Connection(asyncio.Protocol, Client):
     def _give_up_waiting(self) -> None:
         """Drop all requests of a closed connection."""
         self._unserved.clear()
-        self._again.clear()
-        self._aside = b""
+        self._long.give_up()
         self._memory.gone(self)
         self.line.give_up()
 
@@ -570,7 +434,7 @@ class Connection(asyncio.Protocol, Client):
     def stop_reading(self) -> None:
         """Accept no more requests."""
         self._is_stopped = True
-        self._balance()
+        self.balance()
 
     def close(self) -> None:
         """Send the ready responses and close."""
@@ -579,6 +443,11 @@ class Connection(asyncio.Protocol, Client):
             self._close()
 
     # --- responses ---
+
+    @property
+    def is_open(self) -> bool:
+        """Whether responses can still be sent."""
+        return self._transport is not None
 
     def send_ready(self) -> None:
         """Queue the ready responses at the head of the line. They leave at the end of this loop iteration."""
@@ -597,13 +466,13 @@ class Connection(asyncio.Protocol, Client):
         if self._is_read_paused:
             if self._is_write_paused:
                 self._responses.note(self)
-            self._balance()
+            self.balance()
 
     def take_place(self) -> None:
         """Start reading: the number of connections is within its limit now."""
         self._has_place = True
-        self._occupations -= 1
-        self._balance()
+        self._long.release()
+        self.balance()
 
     def close_short(self) -> None:
         """Close a connection whose incomplete request holds memory that other connections need."""
@@ -612,9 +481,9 @@ class Connection(asyncio.Protocol, Client):
     def balance_memory(self, *, is_short: bool) -> None:
         """Leave the rest of an incomplete request in the socket, or continue to read it."""
         self.is_short_of_memory = is_short
-        self._balance()
+        self.balance()
 
-    def _balance(self) -> None:
+    def balance(self) -> None:
         """Read from the socket, unless the client does not read or too many of its requests are pending."""
         if self._transport is None:
             return

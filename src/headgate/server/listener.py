@@ -15,11 +15,12 @@ from headgate.api.registry import apis_by_key
 from headgate.runtime.failures import Where, failure_counters, unexpected
 from headgate.runtime.gauges import gauge
 from headgate.security.authorizer import ALLOW_ALL, Authorizer
-from headgate.server.connection import Connection, Served
+from headgate.server.connection import Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.metrics import Metrics
 from headgate.server.node import BrokerNode
 from headgate.server.request_memory import RequestMemory
+from headgate.server.served import Served
 from headgate.server.turn import Turn
 
 logger = logging.getLogger(__name__)
