@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from tests.core.kinds_of_shard import classic_groups, consumer_groups
+from tests.core.kinds_of_shard import classic_groups, consumer_groups, share_groups
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.group import ClassicGroup
@@ -35,6 +35,8 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.shard import GroupShard
+from headgate.core.share.membership.group import ShareGroup
+from headgate.core.share.membership.group import tombstone_of as share_tombstone_of
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
@@ -81,7 +83,10 @@ def durable_state(shard: GroupShard) -> Durable:
         },
         known,
         dict(classic_groups(shard).recorded),
-        {group_id: _all_of(group) for group_id, group in consumer_groups(shard).by_id.items()},
+        {
+            **{group_id: _all_of(group) for group_id, group in consumer_groups(shard).by_id.items()},
+            **{group_id: _all_of_share(group) for group_id, group in share_groups(shard).by_id.items()},
+        },
         dict(shard.paused.by_group),
         _pending_of(shard),
     )
@@ -95,6 +100,10 @@ def _pending_of(shard: GroupShard) -> dict[int, dict[tuple[str, str, int], tuple
             value = None if one is None else one[1:]
             found.setdefault(producer.producer_id, {})[group_id, topic, partition] = value
     return found
+
+
+def _all_of_share(group: ShareGroup) -> tuple[object, ...]:
+    return {share_tombstone_of(record): record for record in group.records()}, group.topics
 
 
 def _all_of(group: ConsumerGroup) -> tuple[object, ...]:

@@ -15,6 +15,8 @@ from headgate.core.groups import Groups
 from headgate.core.kinds import GroupCommands, GroupKind, ShardContext
 from headgate.core.members import MemberDispatch
 from headgate.core.migration.migration import Migration
+from headgate.core.share.membership.dispatch import ShareDispatch
+from headgate.core.share.membership.groups import ShareGroups
 
 
 def standard_kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, GroupCommands]]:
@@ -22,7 +24,9 @@ def standard_kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[Grou
     classic, consumer = ClassicGroups(context), ConsumerGroups(context)
     migration = Migration(context.settings, classic, context.paused)
     commands = ConsumerDispatch(consumer, groups, migration)
+    share = ShareGroups(context)
     return (
         (consumer, commands),
         (classic, MemberDispatch(groups, classic, consumer, commands, migration)),
+        (share, ShareDispatch(share, groups)),
     )

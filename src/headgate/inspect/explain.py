@@ -16,6 +16,7 @@ from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
 from headgate.inspect.paused_records import paused_record
 from headgate.inspect.reading import FoundBatch
+from headgate.inspect.share_records import share_record
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
 from headgate.records import (
@@ -32,6 +33,7 @@ from headgate.records import (
 )
 from headgate.records.history import decode_mark, origin_of
 from headgate.records.runs import run_place
+from headgate.records.share_group_model import is_share_group_record
 
 Json = dict[str, Any]
 
@@ -152,7 +154,11 @@ def meaning_of(record: Record) -> Json:
                 "key_type": key_type,
             }
         case _:
-            return consumer_record(decoded)
+            return _of_new_protocols(decoded)
+
+
+def _of_new_protocols(record: Any) -> Json:
+    return share_record(record) if is_share_group_record(record) else consumer_record(record)
 
 
 def _offset_commit(commit: OffsetCommit) -> Json:

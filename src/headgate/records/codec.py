@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.domain.ids import Millis
-from headgate.records import consumer_group, group_metadata, offset_commit, paused_partitions
+from headgate.records import consumer_group, group_metadata, offset_commit, paused_partitions, share_group
 from headgate.records.consumer_model import NEVER, ConsumerGroupMetadata, is_consumer_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
@@ -18,6 +18,7 @@ from headgate.records.model import (
 )
 from headgate.records.paused_model import PausedTopicPartitions, PausedTopicPartitionsTombstone
 from headgate.records.reader import Reader
+from headgate.records.share_group_model import is_share_group_record
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -42,7 +43,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         case UnknownRecord():
             return record.key, record.value
         case _:
-            return consumer_group.encode_consumer(record)
+            assert is_share_group_record(record), "the last kind that there is"
+            return share_group.encode_share_group(record)
 
 
 def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> Record:
@@ -64,6 +66,8 @@ def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> R
         if written != NEVER and isinstance(record, ConsumerGroupMetadata):
             return replace(record, written=written)
         return record
+    if key_type in share_group.KEY_TYPES:
+        return share_group.decode_share_group(key_type, reader, value)
     if key_type == paused_partitions.KEY_TYPE:
         return paused_partitions.decode_paused(reader, value)
     return UnknownRecord(key_type, key, value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 from headgate.records.consumer_model import ConsumerRecord
 from headgate.records.paused_model import PausedTopicPartitions, PausedTopicPartitionsTombstone
+from headgate.records.share_group_model import ShareGroupRecord
 
 NO_LEADER_EPOCH = -1
 NO_EXPIRY = Millis(-1)
@@ -101,6 +102,7 @@ Record = (
     | GroupMetadata
     | GroupTombstone
     | ConsumerRecord
+    | ShareGroupRecord
     | PausedTopicPartitions
     | PausedTopicPartitionsTombstone
     | UnknownRecord
