@@ -184,6 +184,31 @@ EXAMPLES: dict[int, Example] = dict(
             )
             for key in (83, 84, 85, 86, 87)
         ),
+        _example(
+            76,
+            {"group_id": "g", "member_id": "m", "subscribed_topic_names": ["t"]},
+            _group(Operation.READ),
+            _topic(Operation.DESCRIBE),
+        ),
+        _example(77, {"group_ids": ["g"]}, _group(Operation.DESCRIBE)),
+        _example(
+            90,
+            {"groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]},
+            _group(Operation.DESCRIBE),
+            _topic(Operation.DESCRIBE),
+        ),
+        _example(
+            91,
+            {"group_id": "g", "topics": [{"topic_name": "t", "partitions": _PARTITIONS}]},
+            _group(Operation.READ),
+            _topic(Operation.READ),
+        ),
+        _example(
+            92,
+            {"group_id": "g", "topics": [{"topic_name": "t"}]},
+            _group(Operation.DELETE),
+            _topic(Operation.READ),
+        ),
         *(
             _example(
                 key,

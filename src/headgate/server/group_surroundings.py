@@ -15,11 +15,14 @@ from headgate.core.consumer.commands import ConsumerGroupConfigured
 from headgate.core.events import Event
 from headgate.core.retentions import OWN_RETENTION
 from headgate.core.shard import GroupShard
+from headgate.core.share.membership.commands import ShareGroupConfigured
 from headgate.domain.ids import GroupId, Millis
 from headgate.domain.settings import GROUP_SETTINGS
 from headgate.server.coordinator import Coordinator
 from headgate.server.topic_changes import all_topics, keep_telling_topics
 from headgate.topics.topics import Topics
+
+GroupConfigured = ConsumerGroupConfigured | ShareGroupConfigured | RetentionConfigured
 
 
 class GroupSurroundings:
@@ -53,18 +56,21 @@ class GroupSurroundings:
         keep_telling_topics(self._topics, coordinator)
         self._topics.on_group_configured.append(tell_settings)
 
-    def _group_settings(self) -> Iterator[ConsumerGroupConfigured | RetentionConfigured]:
+    def _group_settings(self) -> Iterator[GroupConfigured]:
         for group_id in self._topics.configured_groups():
             yield from self._configured(GroupId(group_id))
 
-    def _configured(self, group_id: GroupId) -> Iterator[ConsumerGroupConfigured | RetentionConfigured]:
+    def _configured(self, group_id: GroupId) -> Iterator[GroupConfigured]:
         overrides = self._topics.group_overrides(group_id)
         values = {
             name: GROUP_SETTINGS[name].parse(text)
             for name, text in overrides.items()
-            if name in GROUP_SETTINGS and name.startswith("consumer.")
+            if name in GROUP_SETTINGS
         }
         retention = overrides.get(OWN_RETENTION)
         retention_ms = None if retention is None else GROUP_SETTINGS[OWN_RETENTION].parse(retention)
         yield RetentionConfigured(group_id, retention_ms)
-        yield ConsumerGroupConfigured(group_id=group_id, settings=values)
+        for_consumers = {name: value for name, value in values.items() if name.startswith("consumer.")}
+        yield ConsumerGroupConfigured(group_id=group_id, settings=for_consumers)
+        for_share = {name: value for name, value in values.items() if name.startswith("share.")}
+        yield ShareGroupConfigured(group_id=group_id, settings=for_share)

@@ -1,0 +1,96 @@
+"""AlterShareGroupOffsets (91), version 0: let share-partitions of an empty group begin elsewhere (KIP-932).
+
+Everything known of their deliveries is forgotten. A group that does not exist is created. The group epoch
+rises and becomes the state epoch, so that what leaders still hold of the former states is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.needs import group_need, topic_need
+from headgate.api.registration import Api
+from headgate.api.share_initialization import ask_group, initialize_states
+from headgate.core.share.membership.commands import AlterShareOffsets, Initialization, ShareGroupRefusal
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.records.share_group_model import TopicPartitions
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
+from headgate.wire.messages import alter_share_group_offsets as wire
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+
+_Response = wire.AlterShareGroupOffsetsResponse
+_Errors = dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]
+
+
+def handle(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest) -> None:
+    """Answer when the new states are durable."""
+    call.answer_in_steps(_altered(node, request))
+
+
+def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> RequestSteps[_Response]:
+    group_id = GroupId(request.group_id)
+    if not group_id:
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
+    starts: dict[tuple[TopicId, int], int] = {}
+    partitions: dict[TopicId, TopicPartitions] = {}
+    for asked in request.topics:
+        yield None
+        topic = node.topics.by_name(TopicName(asked.topic_name))
+        if topic is None:
+            continue
+        known = [one for one in asked.partitions if 0 <= one.partition_index < topic.partition_count]
+        starts.update({(topic.topic_id, one.partition_index): one.start_offset for one in known})
+        indexes = tuple(sorted(index for topic_id, index in starts if topic_id == topic.topic_id))
+        if indexes:
+            partitions[topic.topic_id] = TopicPartitions(topic.name, indexes)
+    begun = yield from ask_group(node, group_id, AlterShareOffsets(group_id, partitions))
+    match begun:
+        case ShareGroupRefusal(error, message):
+            return _Response(error_code=error, error_message=message)
+        case ErrorCode():
+            return _Response(error_code=begun)
+    assert isinstance(begun, Initialization)
+    errors = yield from initialize_states(node, begun, starts)
+    return _response(node, request, errors)
+
+
+def _response(node: Node, request: wire.AlterShareGroupOffsetsRequest, errors: _Errors) -> _Response:
+    response = _Response()
+    for asked in request.topics:
+        topic = node.topics.by_name(TopicName(asked.topic_name))
+        answered = wire.AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
+        if topic is not None:
+            answered.topic_id = topic.topic_id
+        for one in asked.partitions:
+            place = TopicId(answered.topic_id), one.partition_index
+            error, message = errors.get(place, _UNKNOWN)
+            answered.partitions.append(
+                wire.AlterShareGroupOffsetsResponsePartition(
+                    partition_index=one.partition_index, error_code=error, error_message=message
+                )
+            )
+        response.responses.append(answered)
+    return response
+
+
+def needs(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest) -> Iterator[Need]:
+    """Return the needs: READ on the group and on each topic."""
+    yield group_need(Operation.READ, request.group_id)
+    for topic in request.topics:
+        yield topic_need(Operation.READ, topic.topic_name)
+
+
+API = Api(
+    91,
+    "AlterShareGroupOffsets",
+    0,
+    0,
+    wire.AlterShareGroupOffsetsRequest,
+    wire.AlterShareGroupOffsetsResponse,
+    handle,
+    needs=needs,
+)

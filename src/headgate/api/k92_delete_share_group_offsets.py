@@ -1,0 +1,86 @@
+"""DeleteShareGroupOffsets (92), version 0: forget the share-partitions of topics in an empty group (KIP-932).
+
+For a group that does not exist nothing is to do, which is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.needs import group_need, topic_need
+from headgate.api.registration import Api
+from headgate.api.share_initialization import ask_group, delete_states
+from headgate.core.share.membership.commands import DeleteShareOffsets, ShareGroupRefusal, StateRemoval
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
+from headgate.wire.messages import delete_share_group_offsets as wire
+
+_Response = wire.DeleteShareGroupOffsetsResponse
+_NOTHING_TO_DELETE = ErrorCode.NONE, "There is no offset information to delete."
+
+
+def handle(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest) -> None:
+    """Answer when the removals are durable."""
+    call.answer_in_steps(_deleted(node, request))
+
+
+def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> RequestSteps[_Response]:
+    group_id = GroupId(request.group_id)
+    if not group_id:
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
+    names = [TopicName(topic.topic_name) for topic in request.topics]
+    begun = yield from ask_group(node, group_id, DeleteShareOffsets(group_id, names))
+    match begun:
+        case ErrorCode():
+            return _Response(error_code=begun)
+        case ShareGroupRefusal(error, message) if not _is_unknown(begun):
+            return _Response(error_code=error, error_message=message)
+    errors: dict[TopicId, tuple[ErrorCode, str | None]] = {}
+    if isinstance(begun, StateRemoval):
+        errors = yield from delete_states(node, begun)
+    response = _Response()
+    for name in dict.fromkeys(names):
+        yield None
+        response.responses.append(_topic(node, name, errors))
+    return response
+
+
+def _is_unknown(refusal: ShareGroupRefusal) -> bool:
+    return refusal.error is ErrorCode.GROUP_ID_NOT_FOUND and refusal.message.endswith("not found.")
+
+
+def _topic(
+    node: Node, name: TopicName, errors: dict[TopicId, tuple[ErrorCode, str | None]]
+) -> wire.DeleteShareGroupOffsetsResponseTopic:
+    topic = node.topics.by_name(name)
+    if topic is None:
+        message = "This server does not host this topic-partition."
+        return wire.DeleteShareGroupOffsetsResponseTopic(
+            topic_name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=message
+        )
+    error, message_or_none = errors.get(topic.topic_id, _NOTHING_TO_DELETE)
+    return wire.DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=topic.topic_id, error_code=error, error_message=message_or_none
+    )
+
+
+def needs(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest) -> Iterator[Need]:
+    """Return the needs: DELETE on the group, READ on each topic."""
+    yield group_need(Operation.DELETE, request.group_id)
+    for topic in request.topics:
+        yield topic_need(Operation.READ, topic.topic_name)
+
+
+API = Api(
+    92,
+    "DeleteShareGroupOffsets",
+    0,
+    0,
+    wire.DeleteShareGroupOffsetsRequest,
+    wire.DeleteShareGroupOffsetsResponse,
+    handle,
+    needs=needs,
+)
