@@ -49,6 +49,10 @@ API_NAMES = (
     "delete_records",
     "init_producer_id",
     "offset_for_leader_epoch",
+    "add_partitions_to_txn",
+    "add_offsets_to_txn",
+    "end_txn",
+    "write_txn_markers",
     "describe_configs",
     "alter_configs",
     "describe_log_dirs",
@@ -60,6 +64,8 @@ API_NAMES = (
     "offset_delete",
     "describe_cluster",
     "describe_producers",
+    "describe_transactions",
+    "list_transactions",
     "consumer_group_heartbeat",
     "consumer_group_describe",
     "list_config_resources",
@@ -101,6 +107,8 @@ EXTENSIONS = (
     Extension("OffsetCommitRequestPartition", "expected_offset", "int64", 8, EXTENSION_TAG),
     Extension("OffsetCommitResponsePartition", "current_offset", "int64", 8, EXTENSION_TAG),
 )
+
+LINE_LENGTH = 110
 
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "bytes"}
 IMPLICIT_DEFAULTS = {"bool": "False", "string": '""', "bytes": 'b""', "records": "None", "uuid": "ZERO_UUID"}
@@ -317,11 +325,10 @@ def render_struct(struct: Struct, last_version: int, all_structs: list[Struct]) 
         for field in outer.fields
         if field.latest.struct == struct.name
     }
-    return (
-        f"class {struct.name}(Struct):\n"
-        f'    """In {" and ".join(places)}."""\n\n'
-        f"{render_fields(struct, last_version)}"
-    )
+    said = f'    """In {" and ".join(places)}."""'
+    if len(said) > LINE_LENGTH:
+        said = '    """In ' + " and\n    ".join(places) + '.\n    """'
+    return f"class {struct.name}(Struct):\n{said}\n\n{render_fields(struct, last_version)}"
 
 
 def render_fields(struct: Struct, last_version: int) -> str:

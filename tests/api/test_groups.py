@@ -94,9 +94,18 @@ def test_several_coordinators_are_found(version: int) -> None:
     assert [(one.key, one.error_code, one.node_id) for one in found] == [("a", 0, 7), ("", 0, 7), ("b", 0, 7)]
 
 
-@pytest.mark.parametrize(
-    ("key_type", "reason"), [(1, "Transactions"), (2, "Share"), (3, "Unknown"), (-1, "Unknown")]
-)
+def test_this_node_is_the_coordinator_of_transactions() -> None:
+    """As of groups, in every version with key types."""
+    node = OneNode()
+    for version in (1, 3):
+        old = node.ask(k10_find_coordinator.API, FindCoordinatorRequest(key="x", key_type=1), version)
+        assert (old.error_code, old.node_id) == (ErrorCode.NONE, 7)
+    request = FindCoordinatorRequest(coordinator_keys=["x"], key_type=1)
+    [new] = node.ask(k10_find_coordinator.API, request, 6).coordinators
+    assert (new.key, new.error_code, new.node_id) == ("x", ErrorCode.NONE, 7)
+
+
+@pytest.mark.parametrize(("key_type", "reason"), [(2, "The key"), (3, "Unknown"), (-1, "Unknown")])
 def test_other_coordinators_are_refused_with_a_reason(key_type: int, reason: str) -> None:
     """The error is not retriable: a client would retry for ever."""
     node = OneNode()

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.api.node import drive_request
+from tests.api_topics.transactions import Transactions
 from tests.topics.disk import NOW, Disk
 
 from headgate.api.contract import Coordinator, KeyedShards, OffsetHistory, RequestSteps, Router, ShareDelivery
@@ -167,6 +168,7 @@ class OneNode:
         self.aside = Aside()
         self.appends = Appends(self.aside)
         self._now = NOW
+        self.transactions = Transactions(self.settings, self.steady_time)
         self._timers: list[tuple[int, Callable[[], None]]] = []
 
     def restart(self, *, crash: bool = False) -> None:

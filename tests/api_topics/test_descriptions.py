@@ -202,18 +202,6 @@ def test_producer_ids_are_unique(node: OneNode, version: int) -> None:
     assert {answer.producer_epoch for answer in answers} == {0}
 
 
-@pytest.mark.parametrize(
-    ("transactional_id", "error"),
-    [("t", ErrorCode.UNSUPPORTED_VERSION), ("", ErrorCode.INVALID_REQUEST)],
-)
-def test_a_transactional_producer_gets_a_fatal_error(
-    node: OneNode, transactional_id: str, error: ErrorCode
-) -> None:
-    """It does not retry."""
-    answer = node.ask(k22_init_producer_id.API, InitProducerIdRequest(transactional_id=transactional_id))
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
-
-
 def test_a_disk_error_is_retriable_for_producer_ids(node: OneNode) -> None:
     """Clients retry the error."""
     node.disk.files.inject(Fault(errno.ENOSPC, "pwrite"))

@@ -158,19 +158,6 @@ def test_an_unknown_topic_id_has_its_own_error(node: OneNode) -> None:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_transactional_batch_is_refused(node: OneNode) -> None:
-    """There are no transactions; a transactional id alone is no transaction."""
-    node.topic("letters")
-    wanted = request(batch(b"a"))
-    wanted.transactional_id = "t"
-    answer = node.ask(k00_produce.API, wanted, 12)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    wanted.topic_data[0].partition_data[0].records = _with_attributes(_TRANSACTIONAL)
-    answer = node.ask(k00_produce.API, wanted, 12)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
-    assert visible_values(node) == [b"a"]
-
-
 def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: OneNode) -> None:
     """As in Kafka, where such a producer is not authorized: no partition is written."""
     topic = node.topic("letters", 2)

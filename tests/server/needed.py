@@ -88,6 +88,18 @@ def _coordinator(version: int) -> Values:
     return {"key": "g"} if version < 4 else {"coordinator_keys": ["g"]}
 
 
+def _added(version: int) -> tuple[Request[Any], list[Need]]:
+    """Partitions of a transaction: as a client adds them, or from version 4 a broker."""
+    topics = [{"name": "t", "partitions": [0]}]
+    if version < 4:
+        values: Values = {"v3_and_below_transactional_id": "x", "v3_and_below_topics": topics}
+        needs = [_transaction(Operation.WRITE), _topic(Operation.WRITE)]
+    else:
+        values = {"transactions": [{"transactional_id": "x", "topics": topics}]}
+        needs = [_cluster(Operation.CLUSTER_ACTION)]
+    return _struct(_APIS[24].request_type, values), needs
+
+
 _RESOURCES = {
     "resources": [
         {"resource_type": kind, "resource_name": name}
@@ -126,6 +138,21 @@ EXAMPLES: dict[int, Example] = dict(
             {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]},
             _topic(Operation.DESCRIBE, "t", Operation.CLUSTER_ACTION),
         ),
+        (24, _added),
+        _example(
+            25,
+            {"transactional_id": "x", "group_id": "g"},
+            _transaction(Operation.WRITE),
+            _group(Operation.READ),
+        ),
+        _example(26, {"transactional_id": "x"}, _transaction(Operation.WRITE)),
+        _example(
+            27,
+            {"markers": [{"topics": [{"name": "t", "partition_indexes": [0]}]}]},
+            Need(Operation.ALTER, CLUSTER, _cluster(Operation.CLUSTER_ACTION)),
+        ),
+        _example(65, {"transactional_ids": ["x"]}, _transaction(Operation.DESCRIBE)),
+        _example(66, {}, _cluster(Operation.DESCRIBE)),
         _example(
             32,
             _RESOURCES,

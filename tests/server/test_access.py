@@ -74,8 +74,9 @@ def _chain(need: Need | None) -> Iterator[tuple[Operation, Resource]]:
 def _errors(part: Any) -> Iterator[int]:
     """Yield every error code in a response except NONE."""
     if isinstance(part, Struct):
-        if getattr(part, "error_code", 0):
-            yield part.error_code  # type: ignore[attr-defined]
+        for field in ("error_code", "partition_error_code"):
+            if getattr(part, field, 0):
+                yield getattr(part, field)
         for name in part.FIELD_DEFAULTS:
             yield from _errors(getattr(part, name))
     elif isinstance(part, Sequence) and not isinstance(part, str | bytes):

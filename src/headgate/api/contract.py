@@ -217,14 +217,19 @@ class Router(Protocol):
 
 
 class Coordinator(Protocol):
-    """The group coordinator as handlers see it: the shards of `__consumer_offsets` on this node."""
+    """A coordinator as handlers see it: the shards of one kind on this node.
 
-    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Submit a command to the group's shard, which is here; handlers ask the router for the owner."""
+    The key of a group's shard is the group's id, that of a transaction's the transactional id.
+    """
+
+    def submit(self, key: str, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Submit a command to the shard of a key, which is here; handlers ask the router for the owner of a
+        group's shard.
+        """
         ...
 
-    def partition_of(self, group_id: GroupId) -> int:
-        """Return the partition of `__consumer_offsets` with a group."""
+    def partition_of(self, key: str) -> int:
+        """Return the partition of the kind's topic with a key."""
         ...
 
     @property
@@ -238,7 +243,7 @@ class Coordinator(Protocol):
         ...
 
     def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Submit a command to a shard, whatever its group."""
+        """Submit a command to a shard, whatever its key."""
         ...
 
 
@@ -349,6 +354,11 @@ class Node(Protocol):
     @property
     def shares(self) -> ShareDelivery:
         """The delivery of records to share groups."""
+        ...
+
+    @property
+    def transactions(self) -> Coordinator:
+        """The transaction coordinator (`headgate.core.transactions`), by transactional ids."""
         ...
 
     @property

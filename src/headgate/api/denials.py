@@ -22,7 +22,7 @@ _OTHER_NAMES = {"partition_index": "partition"}
 """Names of fields in a response, and in the request of the same API (Fetch)."""
 _NAMES = frozenset(
     {"group_id", "index", "key", "name", "partition", "partition_index", "resource_name", "resource_type"}
-    | {"topic", "topic_id"}
+    | {"topic", "topic_id", "transactional_id"}
 )
 """The fields that identify a part of a response."""
 _UNKNOWN = -1

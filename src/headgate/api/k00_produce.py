@@ -7,8 +7,9 @@ producer is answered with its first offset, and no earlier than the first batch.
 
 * A batch whose check takes long is checked in another thread (`topics/appends.py`); the response waits for
   it.
-* A transactional batch is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a whole request without a
-  transactional id, as in Kafka, and INVALID_TXN_STATE with one, since no transaction is open.
+* The first transactional batch of a transaction in a partition waits for the transaction coordinator: up to
+  version 11 it verifies that the client has added the partition, from 12 it adds it (KIP-890). Batches after
+  it do not wait. Without a transactional id the whole request is TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 * Below version 7 a batch compressed with zstd is refused (KIP-110).
 * From version 13 topics are named by id (KIP-516).
 * Errors per record from version 8 (KIP-467); the current leader in tagged fields from 10 (KIP-951) is never
@@ -23,9 +24,15 @@ from functools import partial
 from headgate.api import denials
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_needs
+from headgate.api.produced_transactions import (
+    NOT_VERIFIED,
+    Verified,
+    is_transactional,
+    refusal_of,
+    verify,
+)
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
-from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation, Resource, ResourceType
 from headgate.topics.admission import AppendResult
@@ -51,7 +58,6 @@ _READ_ASIDE_BYTES = 1 << 20
 """Most of a request is records, which need no decoding."""
 _CODEC_AT = 22
 """Position of the low byte of a batch's attributes."""
-_MAGIC_AT = 16
 _MOST_AT_ONCE = 200
 """Requests with more partitions are handled in steps."""
 
@@ -59,12 +65,15 @@ _MOST_AT_ONCE = 200
 class _Produce:
     """One request, from its first append to its response."""
 
-    __slots__ = ("_acks", "_call", "_is_wide", "_node", "_to_be_synced", "_waiting", "response")
+    __slots__ = ("_acks", "_call", "_is_wide", "_node", "_to_be_synced", "_verified", "_waiting", "response")
 
-    def __init__(self, node: Node, call: Call, acks: int, *, is_wide: bool = False) -> None:
+    def __init__(
+        self, node: Node, call: Call, acks: int, verified: Verified, *, is_wide: bool = False
+    ) -> None:
         self._node = node
         self._call = call
         self._acks = acks
+        self._verified = verified
         self._is_wide = is_wide
         """Whether the response may be long: then it is encoded in a thread."""
         self._waiting = 1
@@ -76,6 +85,10 @@ class _Produce:
         self, partition: Partition, records: bytes, budget: Budget, result: PartitionProduceResponse
     ) -> None:
         """Append a batch now or later, and then fill in `result`."""
+        error = self._verified.errors.get((partition.topic.name, partition.index))
+        if error is not None:
+            _fill_in(result, refusal_of(error, self._call.api_version))
+            return
         self._waiting += 1
         outcome = self._node.appends.append(
             partition,
@@ -83,6 +96,7 @@ class _Produce:
             self._node.system_time(),
             budget,
             lambda partition, outcome: self._appended_later(partition, outcome, result),
+            self._verified.verification,
         )
         if outcome is not None:
             self._waiting -= 1
@@ -172,14 +186,32 @@ class _Produce:
 
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append every partition's batch, each independently."""
+    if request.transactional_id is None:
+        return _append(node, call, request, NOT_VERIFIED)
+
+    def append(verified: Verified) -> None:
+        response = _append(node, call, request, verified)
+        if response is not None:
+            call.answer(response)
+
+    call.in_steps(verify(node, request, call.api_version, partial(_found, node, call)), append)
+    return None
+
+
+def _found(node: Node, call: Call, topic_data: TopicProduceData, index: int) -> Partition | None:
+    topic = _find_topic(node, call, topic_data)
+    return None if isinstance(topic, ErrorCode) else topic.find_partition(index)
+
+
+def _append(node: Node, call: Call, request: ProduceRequest, verified: Verified) -> ProduceResponse | None:
     if _is_short(node, call, request):
         for _ in _drop_repeats(request) if _names_several(request) else ():
             pass
-        produce = _Produce(node, call, request.acks)
+        produce = _Produce(node, call, request.acks, verified)
         for _ in _append_each(node, call, request, produce, Budget()):
             pass
         return produce.finish()
-    produce = _Produce(node, call, request.acks, is_wide=True)
+    produce = _Produce(node, call, request.acks, verified, is_wide=True)
 
     def finish(nothing: None) -> None:
         produce.finish()
@@ -281,19 +313,9 @@ def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData])
     """Return why a whole request is refused, judged by these partitions of it; None if it is not."""
     if request.acks not in (ALL, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is None and any(_is_transactional(data.records) for data in partitions):
+    if request.transactional_id is None and any(is_transactional(data.records) for data in partitions):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
-
-
-def _is_transactional(records: bytes | None) -> bool:
-    """Return whether the attributes of a batch have the transactional bit."""
-    return (
-        records is not None
-        and len(records) >= HEADER_BYTES
-        and records[_MAGIC_AT] == MAGIC
-        and records[_CODEC_AT] & TRANSACTIONAL != 0
-    )
 
 
 def _sync_in_background(node: Node, partition: Partition) -> None:

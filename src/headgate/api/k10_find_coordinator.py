@@ -2,9 +2,7 @@
 
 1 adds the type of the key and the error message, 3 is flexible, 4 has several keys (KIP-699), 5 has no
 relevant change, 6 adds the type "share" (KIP-932), whose keys are share-partitions: group, topic id and
-partition with colons between them. Transactions are not supported yet: a client that asks for their
-coordinator gets INVALID_REQUEST and a reason, which it reports at once; it would retry a retriable error for
-ever.
+partition with colons between them. This node is the coordinator of all transactions.
 """
 
 from __future__ import annotations
@@ -25,10 +23,11 @@ from headgate.wire.messages.find_coordinator import (
 )
 
 _GROUP = 0
+_TRANSACTION = 1
 _SHARE = 2
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
-_REFUSALS = {1: "Transactions are not supported by this node.", _SHARE: "The key is no share-partition."}
-_RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
+_REFUSALS = {_SHARE: "The key is no share-partition."}
+_RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 _SEVERAL_KEYS_SINCE_VERSION = 4
 _NO_NODE = -1
 _NO_PORT = -1
@@ -58,7 +57,7 @@ def _find_each(node: Node, request: FindCoordinatorRequest) -> RequestSteps[Find
 
 
 def _find(node: Node, key_type: int, key: str) -> Coordinator:
-    if key_type != _GROUP and not (key_type == _SHARE and _SHARE_KEY.fullmatch(key)):
+    if key_type not in (_GROUP, _TRANSACTION) and not (key_type == _SHARE and _SHARE_KEY.fullmatch(key)):
         return Coordinator(
             key=key,
             node_id=_NO_NODE,

@@ -1,36 +1,72 @@
-"""InitProducerId (key 22), versions 0-5: assign an id to an idempotent producer.
+"""InitProducerId (key 22), versions 0-5: assign an id to an idempotent or transactional producer.
 
-Ids are never reused: they come from blocks that are durable before their first id is used. Each is new, with
-epoch 0, also for a producer that sends the id it had (3+, KIP-360).
+Ids are never reused: they come from blocks that are durable before their first id is used. Without a
+transactional id each is new, with epoch 0, also for a producer that sends the id it had (3+, KIP-360).
 
-Transactions are not supported yet. A transactional id is answered with UNSUPPORTED_VERSION, which clients
-report at once as a fatal error; a missing coordinator would be retried until they time out.
+A transactional id keeps its producer id, and each answer has a higher epoch, which fences the producers
+before. A producer that sends its id and epoch (3+) may go on, and is fenced if another one has begun since:
+PRODUCER_FENCED from version 4, INVALID_PRODUCER_EPOCH before. An open transaction is aborted first, and the
+answer is CONCURRENT_TRANSACTIONS until its markers are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
+from headgate.api.transaction_messages import fencing_error, is_bad_id, submit_with_producer_id
+from headgate.core.contract import Producer
+from headgate.core.transactions.commands import InitProducerId
 from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
 from headgate.security.resources import CLUSTER, Operation, Resource, ResourceType
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+_NONE = -1
+_FENCED_SINCE = 4
 
-def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Assign the next id."""
-    if request.transactional_id is not None:
-        error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+
+def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
+    """Assign the next id, or the next epoch of a transactional id."""
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return _refusal(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return _new_id(node)
+    if is_bad_id(request.transactional_id):
+        return _refusal(ErrorCode.INVALID_REQUEST)
+    if not 0 < request.transaction_timeout_ms <= node.settings["transaction.max.timeout.ms"]:
+        return _refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    expected = None
+    if request.producer_id != _NONE:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    command = InitProducerId(request.transactional_id, request.transaction_timeout_ms, expected)
+    submit_with_producer_id(node, command, lambda result: call.answer(_response(call.api_version, result)))
+    return None
+
+
+def _new_id(node: Node) -> InitProducerIdResponse:
     producer_id = node.topics.new_producer_id(node.system_time())
     if isinstance(producer_id, Refusal):
         # A storage error would be fatal to the producer; this one is retriable.
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+        return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _response(version: int, result: Any) -> InitProducerIdResponse:
+    if isinstance(result, ErrorCode):
+        return _refusal(result)
+    return InitProducerIdResponse(
+        error_code=fencing_error(result.error, version, _FENCED_SINCE),
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
+    )
+
+
+def _refusal(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=_NONE, producer_epoch=_NONE)
 
 
 def needs(node: Node, call: Call, request: InitProducerIdRequest) -> Iterator[Need]:

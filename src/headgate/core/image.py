@@ -1,4 +1,4 @@
-"""The groups of a shard as parts of an image: for each group the records that restore it.
+"""The records that restore a shard as parts of an image, such as those of each group.
 
 They are records as in the log, so the log's decoder decodes them. Offsets have their own image
 (`headgate.core.offsets.image`): there are too many of them for this one.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headgate.core.contract import MalformedImage
 from headgate.core.kinds import GroupKind
-from headgate.records import MalformedRecord, Record, decode, encode
+from headgate.records import MalformedRecord, decode, encode
 
 RECORDS: Final = "records"
 
@@ -23,6 +23,9 @@ _PART_BYTES: Final = 1 << 16
 _RECORDS_A_PART: Final = 256
 _key_size = Struct("=I")
 _value_size = Struct("=i")
+
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+Decode = Callable[[bytes, bytes | None], Any]
 
 
 def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
@@ -34,13 +37,13 @@ def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
         )
 
 
-def parts_of(records: Iterable[Record]) -> Iterator[tuple[str, bytes]]:
+def parts_of(records: Iterable[Any], encode: Encode = encode) -> Iterator[tuple[str, bytes]]:
     """Yield records, none of them a tombstone, in parts; they may change between two parts."""
     part: list[bytes] = []
     size = 0
     for record in records:
         key, value = encode(record)
-        assert value is not None, "a group is not made of tombstones"
+        assert value is not None, "an image has no tombstones"
         part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
         size += len(key) + len(value)
         if size >= _PART_BYTES or len(part) >= 4 * _RECORDS_A_PART:
@@ -51,7 +54,7 @@ def parts_of(records: Iterable[Record]) -> Iterator[tuple[str, bytes]]:
 
 
 def apply_record_parts(
-    apply: Callable[[Any, int], None], parts: Callable[[str], Iterable[bytes]]
+    apply: Callable[[Any, int], None], parts: Callable[[str], Iterable[bytes]], decode: Decode = decode
 ) -> Iterator[None]:
     """Apply the records as if they were the first of the log. Raises MalformedImage."""
     for data in parts(RECORDS):
@@ -67,5 +70,5 @@ def apply_record_parts(
                 apply(decode(key, data[at : at + size]), 0)
                 at += size
         except (struct.error, MalformedRecord) as problem:
-            raise MalformedImage(f"a group's record cannot be decoded: {problem}") from problem
+            raise MalformedImage(f"a record cannot be decoded: {problem}") from problem
         yield

@@ -56,6 +56,7 @@ _DYNAMIC = frozenset(
         "max.connections.per.ip",
         "message.max.bytes",
         "producer.id.expiration.ms",
+        "transaction.partition.verification.enable",
     }
 )
 """Settings that can be changed while the broker runs, as in Kafka 4.3."""
@@ -243,6 +244,58 @@ _ALL = table(
         "Segment size of __consumer_offsets.",
         minimum=1024,
     ),
+    # Transactions
+    Setting(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of __transaction_state, fixed when it is created.",
+        minimum=1,
+        maximum=1000,
+    ),
+    Setting(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "Segment size of __transaction_state.",
+        minimum=1024,
+    ),
+    Setting(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        15 * MINUTE_MS,
+        "Longest transaction timeout that a producer may ask for.",
+        minimum=1,
+    ),
+    Setting(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        7 * DAY_MS,
+        "How long a transactional id is kept after its last transition.",
+        minimum=1,
+    ),
+    Setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        HOUR_MS,
+        "Interval between searches for expired transactional ids.",
+        minimum=1,
+    ),
+    Setting(
+        "transaction.partition.verification.enable",
+        Kind.BOOLEAN,
+        True,
+        "Check that a producer's transaction includes a partition before its first batch is appended there.",
+    ),
+    Setting(
+        "headgate.transaction.version",
+        Kind.INT,
+        2,
+        "Greatest version of the transaction protocol for clients, as Kafka's feature transaction.version.",
+        minimum=0,
+        maximum=2,
+    ),
+    # History
     Setting(
         "offsets.history.retention.ms",
         Kind.LONG,

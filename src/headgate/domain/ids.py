@@ -20,6 +20,7 @@ ZERO_TOPIC_ID = TopicId(bytes(16))
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
 SHARE_STATE_TOPIC = TopicName("__share_group_state")
+TRANSACTION_STATE_TOPIC = TopicName("__transaction_state")
 OFFSETS_HISTORY_TOPIC = TopicName("__consumer_offsets_history")
 """Records that compaction removed from `__consumer_offsets`, in the partition of the same number."""
 

@@ -106,7 +106,16 @@ class Reader:
 
     def count(self, *, smallest: int, is_flexible: bool = False) -> int:
         """Read the length of an array whose entries have at least `smallest` bytes each."""
+        count = self.nullable_count(smallest=smallest, is_flexible=is_flexible)
+        if count is None:
+            raise self.malformed("null instead of an array")
+        return count
+
+    def nullable_count(self, *, smallest: int, is_flexible: bool = False) -> int | None:
+        """Read the length of an array, or null."""
         count = self.varint() - 1 if is_flexible else self.int32()
+        if count == -1:
+            return None
         if count < 0 or count * smallest > self.remaining:
             raise self.malformed(f"{count} entries claimed, {self.remaining} bytes left")
         return count

@@ -43,8 +43,10 @@ from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
 from headgate.server.shares.delivery import ShareDelivery
+from headgate.server.transactions import MarkerWriter
 from headgate.shards.groups import group_shards
 from headgate.shards.share_state import share_state_shards
+from headgate.shards.transactions import transaction_shards
 from headgate.topics.appends import Appends
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
@@ -96,6 +98,9 @@ class BrokerNode:
         self._share_state_kind = share_state_shards(settings, self._share_states.commands)
         self.share_state = Coordinator(self._share_state_kind, [])
         self.shares = ShareDelivery(self)
+        self._transaction_kind = transaction_shards(settings)
+        self.transactions = Coordinator(self._transaction_kind, [])
+        self._markers = MarkerWriter(self, self.transactions, self.request_work)
         self._checkpoints = CheckpointRunner([], settings)
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock, self.watch)
@@ -109,6 +114,7 @@ class BrokerNode:
         """Load the coordinators from their logs, and start the periodic work on topics."""
         self.coordinator = await self._open(self._groups)
         self.share_state = await self._open(self._share_state_kind)
+        self.transactions = await self._open(self._transaction_kind)
         self.router = Here(self)
         self._checkpoints = CheckpointRunner(
             [runtime for one in self._coordinators for runtime in one.runtimes], self.settings
@@ -117,6 +123,8 @@ class BrokerNode:
         self.history.open(open_topic(self._groups, self.topics, self.system_time()))
         self._surroundings.keep_telling(self.coordinator)
         self._share_states.start(self.share_state)
+        self._markers = MarkerWriter(self, self.transactions, self.request_work)
+        await self._markers.start()
         OffsetErasure(self.topics, self.coordinator, self.call_later).start()
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
         self._remove_deleted()
@@ -143,6 +151,7 @@ class BrokerNode:
         """Write and sync what is left, and mark the stop as clean, so that the next start skips recovery."""
         if self._looking_after is not None:
             self._looking_after.cancel()
+        self._markers.close()
         self.request_work.close()
         self._batch_checks.close()
         self._slices.close()

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import re
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC, TopicName
+from headgate.domain.ids import (
+    GROUP_OFFSETS_TOPIC,
+    OFFSETS_HISTORY_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 
 MAXIMUM_LENGTH = 249
 
-COMPACTED_INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TopicName("__transaction_state")})
+COMPACTED_INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 INTERNAL_TOPICS = COMPACTED_INTERNAL_TOPICS | {OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC}
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")

@@ -1,0 +1,88 @@
+"""Before data or offsets of a transaction are written: is the partition part of the transaction?
+
+A client of the first protocol has added the partition itself, which is verified here. A client of version 2
+(KIP-890) has not: the partition is added here. Errors, Kafka's:
+
+* A fenced producer has INVALID_PRODUCER_EPOCH, as its client expects at this place.
+* A partition that was not added is TRANSACTION_ABORTABLE for clients that know it, else INVALID_TXN_STATE.
+* While the last transaction is being completed, a partition cannot be added. That takes a few milliseconds,
+  so it is tried again for a while; only then the client gets CONCURRENT_TRANSACTIONS.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any, Final
+
+from headgate.api.contract import Node, RequestSteps
+from headgate.core.contract import Producer
+from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
+from headgate.domain.errors import ErrorCode
+from headgate.records.transactions import Partitions
+
+PAUSES_MS: Final = (1, 2, 4, 8, 15, 20, 20, 30)
+"""Pauses before a partition is added again, together as long as Kafka's."""
+_WITH_EPOCH_BUMP: Final = 2
+
+PartitionErrors = dict[tuple[str, int], ErrorCode]
+"""Errors by topic and partition; none for a partition that may be written."""
+
+
+class Check(Enum):
+    """What is done, by the version of the request."""
+
+    VERIFY = "verify"
+    VERIFY_ABORTABLE = "verify; the client knows TRANSACTION_ABORTABLE"
+    ADD = "add"
+
+
+def check_partitions(
+    node: Node, transactional_id: str, producer: Producer, partitions: Partitions, check: Check
+) -> RequestSteps[PartitionErrors]:
+    """Verify the partitions, or add them to the transaction; return the errors, in steps."""
+    if not any(partitions.values()):
+        return {}
+    if check is Check.ADD:
+        error = yield from _added(node, transactional_id, producer, partitions)
+        return _of_all(partitions, error)
+    verify = VerifyPartitions(transactional_id, producer, partitions)
+    result = yield from _asked(node, transactional_id, verify)
+    if not isinstance(result, VerifiedPartitions):
+        return _of_all(partitions, result)
+    if result.error != ErrorCode.NONE:
+        return _of_all(partitions, result.error)
+    knows_abortable = check is Check.VERIFY_ABORTABLE
+    return dict.fromkeys(
+        result.missing, ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
+    )
+
+
+def _added(
+    node: Node, transactional_id: str, producer: Producer, partitions: Partitions
+) -> RequestSteps[ErrorCode]:
+    add = AddPartitions(transactional_id, producer, partitions, _WITH_EPOCH_BUMP)
+    for pause_ms in PAUSES_MS:
+        error: ErrorCode = yield from _asked(node, transactional_id, add)
+        if error != ErrorCode.CONCURRENT_TRANSACTIONS:
+            return error
+        pause: Future[None] = Future()
+        node.call_later(pause_ms, lambda pause=pause: pause.set_result(None))  # type: ignore[misc]
+        yield pause
+    error = yield from _asked(node, transactional_id, add)
+    return error
+
+
+def _asked(node: Node, transactional_id: str, command: AddPartitions | VerifyPartitions) -> RequestSteps[Any]:
+    there: Future[Any] = Future()
+    node.transactions.submit(transactional_id, command, there.set_result)
+    yield there if not there.done() else None
+    return there.result()
+
+
+def _of_all(partitions: Partitions, error: ErrorCode) -> PartitionErrors:
+    if error == ErrorCode.NONE:
+        return {}
+    if error == ErrorCode.PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {(topic, index): error for topic, indexes in partitions.items() for index in indexes}

@@ -1,0 +1,1 @@
+"""The transaction coordinator: the states of transactional ids."""

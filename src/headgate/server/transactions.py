@@ -1,0 +1,275 @@
+"""The writer of markers: it carries prepared transactions through.
+
+A shard of the transaction coordinator decides the outcome of a transaction (`core/transactions`). When the
+decision is durable, the shard answers the writer's `AwaitPrepared` with it. The writer writes a marker to
+each partition of the transaction, waits until all of them are durable, and submits `MarkersWritten`, which
+completes the transaction. Rules:
+
+1. What was decided is carried through: a marker that cannot be written is tried again, with pauses, for as
+   long as the partition exists. Markers of a deleted topic are skipped, and so are those that a partition
+   refuses because it knows a newer epoch of the producer.
+2. A transactional id has one transaction in hand at a time. Its next one may have the same epoch, so that a
+   second marker of the last one would end it.
+3. After a crash the shards tell of their prepared transactions again. All of them are carried through before
+   the listener opens; one whose partition fails does not hold up the start.
+4. Markers are written in slices of the loop's time, and logs are opened in threads (`request_work`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from headgate.api.contract import Node, RequestSteps
+from headgate.api.transaction_markers import write_marker
+from headgate.core.transactions.commands import (
+    AwaitPrepared,
+    MarkersWritten,
+    PreparedTransaction,
+    PreparedTransactions,
+)
+from headgate.core.transactions.shard import TransactionShard
+from headgate.core.transactions.states import PREPARED
+from headgate.domain.errors import ErrorCode
+from headgate.runtime.asking import NOW
+from headgate.runtime.failures import Where, unexpected
+from headgate.server.coordinator import Coordinator
+from headgate.server.request_work import RequestWork
+
+logger = logging.getLogger(__name__)
+
+ASK_AGAIN_MS: Final = 100
+"""Pause before a shard that failed is asked again."""
+FIRST_RETRY_MS: Final = 100
+LONGEST_RETRY_MS: Final = 10_000
+MOST_IN_HAND: Final = 1_000
+"""Transactions in hand, of all shards, above which no shard is asked for more."""
+
+_NO_MARKER_NEEDED: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
+
+class MarkerWriter:
+    """Writes the markers of all prepared transactions of a node."""
+
+    def __init__(
+        self, node: Node, coordinator: Coordinator[TransactionShard], request_work: RequestWork
+    ) -> None:
+        self._node = node
+        self._coordinator = coordinator
+        self._work = request_work
+        self._in_hand: dict[str, _Transaction] = {}
+        self._unasked: deque[int] = deque()
+        """Shards that are asked when there is room."""
+        self._unsettled: set[str] = set()
+        """Ids prepared at the start, until they are complete or failed once."""
+        self._settled = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def in_hand(self) -> int:
+        """Number of transactions whose markers are being written."""
+        return len(self._in_hand)
+
+    async def start(self) -> None:
+        """Carry through what an earlier run of the server prepared, and begin to wait for more."""
+        self._unsettled = {
+            one.transactional_id
+            for shard in self._coordinator.shards()
+            for one in shard.by_id.values()
+            if one.state in PREPARED
+        }
+        for shard in range(self._coordinator.shard_count):
+            self._ask(shard)
+        if self._unsettled:
+            logger.info("transactions are carried through", extra={"transactions": len(self._unsettled)})
+            await self._settled.wait()
+
+    def close(self) -> None:
+        """Stop. What is not complete is carried through at the next start."""
+        self._is_closed = True
+
+    # --- asking the shards ---
+
+    def _ask(self, shard: int) -> None:
+        """Wait for the next prepared transactions of a shard."""
+        if self._is_closed:
+            return
+        if len(self._in_hand) >= MOST_IN_HAND:
+            self._unasked.append(shard)
+            return
+        before, NOW.asker = NOW.asker, None
+        self._coordinator.submit_to(shard, AwaitPrepared(), partial(self._told, shard))
+        NOW.asker = before
+
+    def _told(self, shard: int, told: PreparedTransactions | ErrorCode) -> None:
+        if isinstance(told, ErrorCode):
+            self._later(ASK_AGAIN_MS, partial(self._ask, shard))
+            return
+        for prepared in told.transactions:
+            self._take(prepared)
+        self._node.soon(partial(self._ask, shard))
+
+    def _take(self, prepared: PreparedTransaction) -> None:
+        """Begin to write markers, unless this transaction is in hand already."""
+        before = self._in_hand.get(prepared.transactional_id)
+        if before is None:
+            self._begin(prepared)
+        elif before.prepared != prepared:
+            before.next = prepared
+
+    def _begin(self, prepared: PreparedTransaction) -> None:
+        transaction = _Transaction(self, prepared)
+        self._in_hand[prepared.transactional_id] = transaction
+        self.write(transaction)
+
+    # --- markers ---
+
+    def write(self, transaction: _Transaction) -> None:
+        """Write the missing markers of a transaction."""
+        if self._is_closed:
+            return
+        steps = transaction.write(self._node, self._coordinator_epoch)
+        self._work.run(steps, transaction, transaction.one_less, transaction.failed)
+
+    @property
+    def _coordinator_epoch(self) -> int:
+        return self._node.topics.leader_epoch
+
+    def try_again(self, transaction: _Transaction, action: Callable[[], None]) -> None:
+        """Do this after a pause, which is longer each time."""
+        self._settle(transaction.prepared.transactional_id)
+        self._later(transaction.next_pause_ms(), action)
+
+    def complete(self, transaction: _Transaction) -> None:
+        """Tell the shard that all markers are durable."""
+        if self._is_closed:
+            return
+        prepared = transaction.prepared
+        before, NOW.asker = NOW.asker, transaction
+        command = MarkersWritten(prepared.transactional_id, prepared.end.producer, prepared.start_timestamp)
+        self._coordinator.submit(prepared.transactional_id, command, partial(self._completed, transaction))
+        NOW.asker = before
+
+    def _completed(self, transaction: _Transaction, error: ErrorCode) -> None:
+        """Go on to the next transaction of the id; INVALID_TXN_STATE tells that this one was complete."""
+        if error not in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
+            self.try_again(transaction, partial(self.complete, transaction))
+            return
+        del self._in_hand[transaction.prepared.transactional_id]
+        self._settle(transaction.prepared.transactional_id)
+        if transaction.next is not None:
+            self._begin(transaction.next)
+        while self._unasked and len(self._in_hand) < MOST_IN_HAND:
+            self._ask(self._unasked.popleft())
+
+    def _settle(self, transactional_id: str) -> None:
+        self._unsettled.discard(transactional_id)
+        if not self._unsettled:
+            self._settled.set()
+
+    def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        if not self._is_closed:
+            self._node.call_later(delay_ms, action)
+
+
+class _Transaction:
+    """One transaction in hand: the partitions whose markers are missing.
+
+    It is the `Step` and the `Asker` of its own work: if a callback fails, it is tried again.
+    """
+
+    __slots__ = ("_left", "_pause_ms", "_pending", "_writer", "next", "prepared")
+
+    step_name = "markers"
+    step_client: str | None = None
+    is_many = False
+
+    def __init__(self, writer: MarkerWriter, prepared: PreparedTransaction) -> None:
+        self._writer = writer
+        self.prepared = prepared
+        self.next: PreparedTransaction | None = None
+        """The next transaction of the same id, which was prepared before this one was told to be complete."""
+        self._left: dict[tuple[str, int], None] | None = None
+        """Partitions whose marker is not durable; None before the first attempt."""
+        self._pending = 0
+        """Number of events that this attempt waits for."""
+        self._pause_ms = FIRST_RETRY_MS
+
+    def next_pause_ms(self) -> int:
+        """Return the length of the next pause, and double it."""
+        pause_ms = self._pause_ms
+        self._pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS)
+        return pause_ms
+
+    def write(self, node: Node, coordinator_epoch: int) -> RequestSteps[None]:
+        """Write the markers that are missing."""
+        self._pending = 1
+        end = self.prepared.end._replace(coordinator_epoch=coordinator_epoch)
+        if self._left is None:
+            self._left = {}
+            for topic, index in self._partitions():
+                self._left[topic, index] = None
+                yield None
+        for topic, index in list(self._left):
+            yield None
+            self._pending += 1
+            on_written = partial(self._written, (topic, index))
+            yield from write_marker(node, topic, index, end, self.prepared.transaction_version, on_written)
+
+    def _partitions(self) -> Iterator[tuple[str, int]]:
+        for topic, indexes in sorted(self.prepared.partitions.items()):
+            for index in sorted(indexes):
+                yield topic, index
+
+    def _written(self, partition: tuple[str, int], error: ErrorCode) -> None:
+        assert self._left is not None
+        if error in _NO_MARKER_NEEDED:
+            self._left.pop(partition, None)
+        if error != ErrorCode.NONE:
+            self._report(partition, error)
+        self.one_less()
+
+    def _report(self, partition: tuple[str, int], error: ErrorCode) -> None:
+        logger.warning(
+            "a transaction marker was not written",
+            extra={
+                "transactional_id": self.prepared.transactional_id,
+                "partition": f"{partition[0]}-{partition[1]}",
+                "error": error.name,
+                "then": "it is not needed" if error in _NO_MARKER_NEEDED else "it is tried again",
+            },
+        )
+
+    def one_less(self, nothing: None = None) -> None:
+        """Count down the events of this attempt; complete the transaction after the last, or try again."""
+        self._pending -= 1
+        if self._pending:
+            return
+        if self._left:
+            self._writer.try_again(self, partial(self._writer.write, self))
+        else:
+            self._writer.complete(self)
+
+    def failed(self, failure: Exception) -> None:
+        """Try again after an attempt that raised."""
+        unexpected(Where.LOOP, "markers cannot be written", failure)
+        self._left = None
+        self._writer.try_again(self, partial(self._writer.write, self))
+
+    def ask_each(self) -> None:
+        """Do nothing: this is one request."""
+
+    def give_up(self) -> None:
+        """Try again, because the outcome of a marker could not be taken."""
+        self._writer.try_again(self, partial(self._writer.write, self))
