@@ -25,7 +25,7 @@ from tests.log.compacting import (
 )
 from tests.log.support import Place, contents, delete, sync
 
-from headgate.log.batch import CorruptBatch, encode_batch, iterate_records, read_header
+from headgate.log.batch import CorruptBatch, iterate_records, read_header
 from headgate.log.compaction import CompactionCancelled, compact
 from headgate.log.header import BatchHeader
 from headgate.log.log import Log, LogSettings
@@ -106,19 +106,14 @@ def test_a_tombstone_is_kept_until_its_delete_horizon(place: Place) -> None:
     assert replayed(log) == {"b": "2", "last": "x"}
 
 
-def test_records_without_keys_are_dropped_and_transactions_end_the_compaction(place: Place) -> None:
-    """A record without a key replaces nothing; one of a transaction may not count."""
+def test_records_without_keys_are_dropped(place: Place) -> None:
+    """A record without a key replaces nothing."""
     log = place.open()
     write(log, [record("a", "1", 5), record("", None, 5)._replace(key=None)])
     put(log, [("a", "2")])
-    batch = encode_batch(
-        [record("a", "3", 5)], base_offset=log.log_end_offset, is_transactional=True, producer_id=1
-    )
-    log.append(batch, [read_header(batch)])
-    put(log, [("a", "4")])
     roll(log)
     compacted(log)
-    assert sorted(all_records(log)) == [2, 3, 4, 5]
+    assert sorted(all_records(log)) == [2, 3]
     assert log.compacted_to == 3
 
 

@@ -75,33 +75,42 @@ class Writer:
 
 
 def committed(topic: Topic, start: int = 0, at_once: int = 1 << 30) -> list[bytes | None]:
-    """Return the values that a reader of committed records gets, as a client filters them: rules of
-    Kafka's consumer.
-    """
-    values: list[bytes | None] = []
+    """Return the values that a reader of committed records gets."""
+    return [record.value for record in committed_from(topic, start, at_once)]
+
+
+def committed_records(topic: Topic) -> dict[bytes | None, bytes | None]:
+    """Return the last value of each key that a reader of committed records gets."""
+    return {record.key: record.value for record in committed_from(topic)}
+
+
+def committed_from(topic: Topic, start: int = 0, at_once: int = 1 << 30) -> list[Record]:
+    """Return the records that a client keeps of its fetches: the rules of Kafka's consumer."""
+    records: list[Record] = []
     partition = topic.partition(0)
     offset = max(start, partition.log_start_offset)
     while True:
         result = partition.read(offset, at_once, minimum_one=True, is_committed=True)
         assert result.error == ErrorCode.NONE, result
         if not result.records:
-            assert offset >= result.last_stable_offset or partition.log.compacted_to
-            return values
+            return records
         aborted = sorted(result.aborted, key=lambda one: one[1])
         dropped: set[int] = set()
         at = 0
+        position = offset
         while at < len(result.records):
             header = read_header(result.records, at)
             batch = result.records[at : at + header.size]
             at += header.size
+            offset = header.next_offset
             while aborted and aborted[0][1] <= header.last_offset:
                 dropped.add(aborted.pop(0)[0])
+            if not header.record_count:
+                continue
             if header.is_control:
                 ((_, record),) = iterate_records(batch)
                 assert record.key is not None
                 if record.key[3] == 0:
                     dropped.discard(header.producer_id)
             elif not header.is_transactional or header.producer_id not in dropped:
-                values += [one.value for number, one in iterate_records(batch) if number >= offset]
-            offset_after = header.next_offset
-        offset = offset_after
+                records += [one for number, one in iterate_records(batch) if number >= position]

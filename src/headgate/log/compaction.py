@@ -2,7 +2,7 @@
 
 `LastRecords` finds the last record of every key. Then all closed segments from the log's start to the end of
 that range are copied, oldest first, without records replaced by later ones, records without a key, records
-that never counted (`Completeness`), and expired tombstones. Rules, Kafka's:
+that never counted (`Completeness`; aborted transactions), and expired tombstones. Rules, Kafka's:
 
 1. A batch without remaining records is removed, unless it is its producer's last: then its header remains,
    with the sequence. A segment never becomes empty: then too a header remains.
@@ -13,6 +13,8 @@ that never counted (`Completeness`), and expired tombstones. Rules, Kafka's:
 4. Appends, reads and syncs go on. The step that replaces segments waits for iterations over all batches. If
    the log is truncated, deleted, shortened or recovered meanwhile, the compaction is cancelled.
 5. After every step each key has at most one record below `log.compacted_to`.
+6. A marker remains while its transaction has batches, and from then on for delete.retention.ms
+   (`transaction_fates.py`). The one with a producer's newest epoch remains like its last batch.
 """
 
 from __future__ import annotations
@@ -41,10 +43,12 @@ from headgate.log.last_records import (
     read_ahead,
     readable,
 )
+from headgate.log.markers import is_marker
 from headgate.log.rewriting import BatchRewriter, emptied
 from headgate.log.segment import Segment
 from headgate.log.segment_indexes import LARGEST_RELATIVE_OFFSET
 from headgate.log.swap import CompactionState, discard, prepare
+from headgate.log.transaction_fates import fates_of
 from headgate.log.walking import CHUNK_BYTES, walk_batches
 
 if TYPE_CHECKING:
@@ -96,6 +100,7 @@ class _Compaction:
         self._log = log
         self._order = _bounded(order, not_beyond)
         self._last = LastRecords(log, self._order)
+        self._fates = fates_of(log.segments)
         self._outputs: list[CompactionOutput] = []
         self._held: list[File] = []
         self._has_changed = False
@@ -210,7 +215,12 @@ class _Compaction:
                         yield from self._copy_group(group, output)
                     continue
                 yield from self._copy_group(group, output)
-                if header.next_offset > end or header.is_control or header.is_transactional:
+                if header.is_control:
+                    self._copy_marker(header, batch, output)
+                elif self._fates.is_aborted(header) and header.next_offset <= end:
+                    self._records_dropped += header.record_count
+                    self._drop_batch(header, output)
+                elif header.next_offset > end:
                     output.keep(header, batch)
                 else:
                     yield from self._copy_batch(header, batch, output)
@@ -219,6 +229,29 @@ class _Compaction:
             yield from self._copy_group(group, output)
         finally:
             segment.unpin()
+
+    def _copy_marker(self, header: BatchHeader, batch: Buffer, output: CompactionOutput) -> None:
+        """Copy the marker of a transaction, or drop it, or note when it may be dropped."""
+        has_batches, aborted = self._fates.end(header)
+        horizon = header.delete_horizon_ms
+        is_needed = has_batches or header.next_offset > self._last.end or not is_marker(header, batch)
+        if is_needed or self._is_remembered_by(header):
+            output.keep(header, batch)
+            if aborted is not None and is_needed:
+                output.segment.note_aborted(aborted)
+        elif horizon is None:
+            self._has_changed = True
+            rewriter = BatchRewriter(header, self._order.now_ms + self._order.delete_retention_ms)
+            for offset, record in iterate_records(batch):
+                rewriter.add(offset, record)
+            rewritten = rewriter.pack()
+            output.keep(read_header(rewritten), rewritten)
+        elif self._order.now_ms < horizon:
+            output.keep(header, batch)
+        else:
+            self._has_changed = True
+            self._records_dropped += header.record_count
+            output.last_dropped = header
 
     def _copy_group(self, group: BatchGroup, output: CompactionOutput) -> Steps[None]:
         """Copy the remaining records of a group of batches."""
@@ -338,7 +371,7 @@ class _Compaction:
 
     def _is_remembered_by(self, header: BatchHeader) -> bool:
         """Return whether this is the last batch of a producer that is not expired."""
-        if header.producer_id < 0 or header.base_sequence < 0:
+        if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_control):
             return False
         is_last = self._last.last_batch_of.get(header.producer_id, -1) <= header.base_offset
         return is_last and header.max_timestamp >= self._order.producers_since_ms

@@ -8,6 +8,7 @@ from headgate.log.header import BatchHeader, Buffer, read_header
 from headgate.log.rewriting import emptied
 from headgate.log.segment import Segment
 from headgate.log.swap import CLEANED_SUFFIX
+from headgate.log.transaction_index import AbortedTransactions
 
 if TYPE_CHECKING:
     from headgate.log.log import Log
@@ -21,6 +22,9 @@ class CompactionOutput:
     def __init__(self, log: Log, base_offset: int) -> None:
         self.segment = Segment(log.files, log.directory, base_offset, log.settings.index_interval_bytes)
         self.segment.create_aside(CLEANED_SUFFIX)
+        if log.segments.has_aborted:
+            # Its file replaces the one of an earlier segment, so it is written even if it is empty.
+            self.segment.aborted = AbortedTransactions()
         self.last_dropped: BatchHeader | None = None
         self._data = bytearray()
         self._headers: list[BatchHeader] = []

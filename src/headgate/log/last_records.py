@@ -6,9 +6,9 @@ that counts. Rules:
 1. A record may be part of a run that counts only when it is complete, for example of a commit over several
    batches. The caller's `Completeness` decides which runs are complete; this room knows records by their keys
    alone. The end never lies within an open run.
-2. The end is limited by the size of the key table, and never lies past a transactional or control batch:
-   whether such records count is not known here.
-3. The work is done in slices: see `Steps`.
+2. The end is limited by the size of the key table. The caller's limit never lies past an open transaction.
+3. Records of aborted transactions do not count (`transaction_fates.py`).
+4. The work is done in slices: see `Steps`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from headgate.log.batch_group import BatchGroup, keys_of, plain_columns
 from headgate.log.key_table import KeyTable, TableFull, key_hash
 from headgate.log.rewriting import check_sum, unpacked
 from headgate.log.segment import Segment
+from headgate.log.transaction_fates import fates_of
 from headgate.log.walking import CHUNK_BYTES, walk_batches
 
 if TYPE_CHECKING:
@@ -138,7 +139,12 @@ class LastRecords:
         self.runs: list[tuple[int, int]] = []
         """First and last offset of each run, in order."""
         self.last_batch_of: dict[int, int] = {}
-        """Base offset of each producer's last batch in the whole log."""
+        """Base offset of each producer's last batch in the whole log; of a marker, if it has a newer epoch
+        than the producer's last records.
+        """
+        self._epoch_of: dict[int, int] = {}
+        """The producer epochs of these batches."""
+        self._fates = fates_of(self._log.segments)
         self.records_read = 0
         self._table = KeyTable(order.not_beyond - self.start, self._table_bytes)
         self.completeness = order.new_completeness() if order.new_completeness else None
@@ -202,8 +208,7 @@ class LastRecords:
                     if is_over():
                         yield None
                         self.check()
-                    if header.producer_id >= 0 and header.base_sequence >= 0:
-                        self.last_batch_of[header.producer_id] = header.base_offset
+                    is_aborted = header.producer_id >= 0 and self._note_producer(header)
                     if self._is_settled or header.next_offset <= self.start:
                         continue
                     if self._fits(group, header):
@@ -215,6 +220,9 @@ class LastRecords:
                     yield from self._read_group(group)
                     if self._ends_at(header, mapped_to):
                         self._settle(header.base_offset)
+                        continue
+                    if is_aborted or header.is_control:
+                        mapped_to = header.next_offset
                         continue
                     try:
                         yield from self._read_batch(header, batch)
@@ -231,6 +239,18 @@ class LastRecords:
         if not self._is_settled:
             self._settle(mapped_to)
 
+    def _note_producer(self, header: BatchHeader) -> bool:
+        """Note a producer's batch; return whether its records are part of an aborted transaction."""
+        producer_id = header.producer_id
+        is_newer = header.producer_epoch > self._epoch_of.get(producer_id, -1)
+        if header.base_sequence >= 0 or (header.is_control and is_newer):
+            self.last_batch_of[producer_id] = header.base_offset
+            self._epoch_of[producer_id] = header.producer_epoch
+        if header.is_control:
+            self._fates.end(header)
+            return False
+        return self._fates.is_aborted(header)
+
     def _fits(self, group: BatchGroup, header: BatchHeader) -> bool:
         """Return whether a batch needs no other decision than which keys it has, and fits into the group."""
         records = group.record_count + header.record_count
@@ -241,7 +261,7 @@ class LastRecords:
         )
 
     def _ends_at(self, header: BatchHeader, mapped_to: int) -> bool:
-        if header.next_offset > self._order.not_beyond or header.is_control or header.is_transactional:
+        if header.next_offset > self._order.not_beyond:
             return True
         is_full = self._table.count + header.record_count > self._table.room
         return is_full and not self._pending and mapped_to > self.start

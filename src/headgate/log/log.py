@@ -460,9 +460,6 @@ class Log:
         """
         if old:
             self._segments.replace(old, new)
-            for segment in old:
-                for aborted in segment.aborted or ():
-                    self._segments.note_aborted(aborted)
         self.compacted_to = state.compacted_to
         try:
             carry_out(self._files, self.directory, state)

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
-from headgate.log.header import Buffer
+from headgate.log.header import BatchHeader, Buffer
 
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
@@ -51,3 +51,10 @@ def read_marker(batch: Buffer) -> EndMarker | None:
         raise CorruptBatch("a marker does not say which coordinator wrote it")
     _, coordinator_epoch = _VALUE.unpack_from(value)
     return EndMarker(kind == _COMMIT, coordinator_epoch)
+
+
+def is_marker(header: BatchHeader, batch: Buffer) -> bool:
+    """Return whether a control batch ends a transaction; an empty one, which Kafka's compaction leaves, does
+    not. Raises CorruptBatch.
+    """
+    return header.record_count > 0 and read_marker(batch) is not None

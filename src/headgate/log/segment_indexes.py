@@ -173,6 +173,7 @@ class IndexedSegment(SegmentFile):
             self._write_index(suffix, aside, is_synced=True)
         if self.aborted is not None:
             self._write(TRANSACTION_INDEX_SUFFIX + aside, self.aborted.to_bytes(), is_synced=True)
+            self.aborted.saved()
 
     def _write_index(self, suffix: str, aside: str, *, is_synced: bool) -> None:
         if suffix == TIME_INDEX_SUFFIX:

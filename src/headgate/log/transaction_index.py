@@ -124,6 +124,10 @@ class AbortedTransactions:
         self._saved, self.saved_crc = len(self), crc32c(data, self.saved_crc)
         self._has_more_in_file = False
 
+    def saved(self) -> None:
+        """Note that the caller wrote the file with all entries."""
+        self._saved, self.saved_crc = len(self), crc32c(self.to_bytes())
+
     @classmethod
     def load(cls, files: FileSystem, path: Path, count: int, crc: int) -> AbortedTransactions | None:
         """Return the first `count` entries of the file, whose CRC-32C must be `crc`; None if it does not have
