@@ -63,6 +63,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         *OPENING,
         "api.k20004_describe_offset_history:_*",
         "core.offsets.history:*",
+        "history.outcomes:Outcomes.counts*",
         "history.scan:_Reader.*",
         "history.scan:_Scan._finish",
         "history.scan:_elsewhere.<locals>.<lambda>",

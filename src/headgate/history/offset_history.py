@@ -26,6 +26,7 @@ from headgate.core.offsets.history import FIRST_TIME, GroupHistory, HistoryColle
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
+from headgate.history.outcomes import undecided
 from headgate.history.scan import ScanCancelled, ScanOrder, known_since, scan
 from headgate.history.writer import (
     HistoryWriter,
@@ -274,6 +275,7 @@ class OffsetHistory:
             query=replace(query, retention_ms=kept_ms) if query.is_last_change else query,
             log=partition.log,
             visible_end=partition.high_watermark,
+            undecided=undecided(partition),
             history=history,
             known_since=max(now, latest_time(partition.log)) if since is None else since,
             life_of=partial(self._life_of, index),

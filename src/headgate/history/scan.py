@@ -8,7 +8,9 @@ anything, or when the time is up; the unread part then counts as unknown. Rules:
 2. A run counts if its last record is in the log.
 3. The segments are selected on the loop. Reading, decoding and collecting are done in a thread, which pauses
    regularly, so that the loop gets the interpreter.
-4. No compaction replaces segments during a scan. Retention that deletes a segment, or a recovery of the log,
+4. Records of transactions count if their transaction was committed (`outcomes`). Until then they are no part
+   of the past; afterwards they have the place and the time of their commit.
+5. No compaction replaces segments during a scan. Retention that deletes a segment, or a recovery of the log,
    ends the scan with ScanCancelled: start it again.
 """
 
@@ -22,6 +24,7 @@ from typing import Final, Generic, TypeVar
 
 from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery, TopicLife
 from headgate.domain.ids import Millis, TopicName
+from headgate.history.outcomes import Outcomes, Undecided
 from headgate.log.batch import Record, iterate_records
 from headgate.log.compaction import Steps
 from headgate.log.filesystem import File
@@ -54,6 +57,8 @@ class ScanOrder(Generic[ResultT]):
     log: Log
     visible_end: int
     """Offset of the log from which on records can still be lost."""
+    undecided: Undecided
+    """The transactions of the log that are not decided."""
     history: Log | None
     """None if no history is kept, or it has no records."""
     known_since: Millis
@@ -98,14 +103,16 @@ class _Scan(Generic[ResultT]):
         """Read the log, then the history, and return the rendered answer."""
         order, collector = self._order, self._collector
         log, history = order.log, order.history
-        reader = _Reader(order.query, collector, log.log_start_offset, order.visible_end)
+        outcomes = Outcomes(order.undecided)
+        reader = _Reader(order.query, collector, log.log_start_offset, order.visible_end, outcomes)
         for segment in reversed(list(log.segments)):
+            outcomes.add(segment.aborted or ())
             yield from self._read_segment(log, segment, reader)
         since = order.known_since
         if history is not None:
             # Records that are moved after this are still in the log too: no compaction replaces it meanwhile.
             end = history.log_end_offset
-            moved = _Reader(order.query, collector, history.log_start_offset, end, is_moved=True)
+            moved = _Reader(order.query, collector, history.log_start_offset, end)
             for segment in reversed(list(history.segments)):
                 self._check(history, segment)
                 if not segment.size:
@@ -173,13 +180,20 @@ class _Reader:
     """Finds the records of a query in the segments of one log. Runs in the thread."""
 
     def __init__(
-        self, query: HistoryQuery, collector: HistoryCollector, start: int, end: int, is_moved: bool = False
+        self,
+        query: HistoryQuery,
+        collector: HistoryCollector,
+        start: int,
+        end: int,
+        outcomes: Outcomes | None = None,
     ) -> None:
-        """Read records from offset `start` to `end - 1`; `is_moved`: the log is the history."""
+        """Read records from offset `start` to `end - 1`. Without `outcomes` the log is the history, whose
+        records count.
+        """
         self._collector = collector
         self._start = start
         self._end = end
-        self._is_moved = is_moved
+        self._outcomes = outcomes
         self._needle = text_bytes(query.group_id)
         if query.topics is not None and len(query.topics) == 1:
             self._needle += text_bytes(query.topics[0][0])
@@ -205,7 +219,7 @@ class _Reader:
                 after = at + header.size
                 if after <= position + found:
                     continue
-                if not header.is_control:
+                if not header.is_control and (self._outcomes is None or self._outcomes.counts(header)):
                     self._read_batch(bytes(view))
                     if self.undecided is not None:
                         return at
@@ -225,7 +239,7 @@ class _Reader:
                 self._slice_end = time.perf_counter() + SLICE_SECONDS
             if record.key is None or self._needle not in record.key or not self._start <= offset < self._end:
                 continue
-            if self._is_moved:
+            if self._outcomes is None:
                 origin = origin_of(record.headers)
                 if origin is not None:
                     self._collect(origin.offset, origin.timestamp, record)

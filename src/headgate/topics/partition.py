@@ -89,6 +89,12 @@ class Partition(PartitionLog):
         log = self._existing_log
         return self._last_stable_offset(log) if log else 0
 
+    @property
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the open transactions, in the order of their first offsets. Raises OSError."""
+        log = self._existing_log
+        return self._derived.transactions(log).all_open() if log else []
+
     def open_transaction_of(self, producer_id: int) -> OpenTransaction | None:
         """Return the producer's open transaction in this partition; None without one. Raises OSError."""
         log = self._existing_log
