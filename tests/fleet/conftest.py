@@ -53,7 +53,7 @@ def new_group(broker: Broker, request: pytest.FixtureRequest) -> Callable[..., s
     """Make a group without members, with these offsets of `flights`."""
 
     def make(*offsets: int) -> str:
-        name = f"{request.node.name.partition('[')[0]}-{next(_numbers)}"
+        name = f"{request.node.name.partition('[')[0]}-{next(_numbers):03}"
         commit(broker, name, *offsets)
         return name
 

@@ -16,8 +16,10 @@ from tests.fleet.conftest import RETENTION_MINUTES, Command, commit
 from headgate.admin import Admin
 from headgate.admin import TopicPartition as AdminPartition
 from headgate.broker import Broker
+from headgate.client.cluster import Cluster
+from headgate.client.configs import alter_group_settings
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import TopicName
+from headgate.domain.ids import GroupId, TopicName
 from headgate.spark.stream.positions import metadata_of
 
 QUIET = ("--dead-after", "P1D", "--expiring-within", "PT1S", "--backwards-within", "PT0S")
@@ -42,6 +44,18 @@ def test_a_group_that_only_commits_expires_after_its_last_commit(
     assert (expires - committed).total_seconds() == RETENTION_MINUTES * 60
     assert abs(committed.timestamp() - time.time()) < 60
     assert audited(command, broker.bootstrap_servers, *QUIET)[name]["findings"] == ""
+
+
+def test_the_retention_of_a_group_of_its_own_counts(
+    broker: Broker, command: Command, new_group: Callable[..., str]
+) -> None:
+    name = new_group(4)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        alter_group_settings(cluster, GroupId(name), {"offsets.retention.ms": "90000"})
+    for source in (broker.bootstrap_servers, broker.data_dir):
+        row = audited(command, source, *QUIET)[name]
+        committed, expires = (datetime.fromisoformat(row[each]) for each in ("last_commit", "expires"))
+        assert (expires - committed).total_seconds() == 90
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

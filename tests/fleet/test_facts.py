@@ -8,7 +8,6 @@ import pytest
 from tests.core.migration import support
 from tests.core.offsets.test_expiry_months import DAY, Life
 
-from headgate.core.offsets.expiry import MINUTE_MS
 from headgate.domain.ids import Millis
 from headgate.fleet.facts import GroupFacts, facts_of
 
@@ -24,7 +23,7 @@ class ForetoldLife(Life):
     def steps(self, rounds: int) -> None:
         super().steps(rounds)
         h = self.h
-        for facts in facts_of(h.shard, h.settings["offsets.retention.minutes"] * MINUTE_MS, None, {}):
+        for facts in facts_of(h.shard, None, {}):
             self.check(facts)
 
     def check(self, facts: GroupFacts) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from headgate.client.cluster import Cluster
-from headgate.client.errors import check
+from headgate.client.errors import VersionNotSupported, check
 from headgate.domain.ids import GroupId
 from headgate.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.wire.messages.incremental_alter_configs import (
@@ -13,9 +14,13 @@ from headgate.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from headgate.wire.messages.list_config_resources import ListConfigResourcesRequest
 
 _BROKER = 4
 _GROUP = 32
+_OF_A_GROUP = 8
+"""Kafka's number for the source of a value that a group has itself."""
+_GROUPS_A_REQUEST = 500
 _SET, _DELETE = 0, 1
 
 
@@ -33,6 +38,40 @@ def broker_setting(cluster: Cluster, name: str) -> str | None:
         return next((config.value for config in result.configs if config.name == name), None)
 
     return cluster.retrying(attempt)
+
+
+def own_settings_of_groups(cluster: Cluster, name: str) -> dict[GroupId, str]:
+    """Return the values of a setting of those groups that have one of their own.
+
+    A cluster that cannot list the groups with settings has none.
+    """
+
+    def list_groups() -> list[str]:
+        response = cluster.any_node().request(ListConfigResourcesRequest(resource_types=[_GROUP]))
+        check("the groups with settings", response.error_code, None)
+        return [one.resource_name for one in response.config_resources if one.resource_type == _GROUP]
+
+    def describe(groups: list[str]) -> dict[GroupId, str]:
+        resources = [
+            DescribeConfigsResource(resource_type=_GROUP, resource_name=group, configuration_keys=[name])
+            for group in groups
+        ]
+        response = cluster.any_node().request(DescribeConfigsRequest(resources=resources))
+        return {
+            GroupId(result.resource_name): config.value
+            for result in response.results
+            for config in result.configs
+            if config.name == name and config.config_source == _OF_A_GROUP and config.value is not None
+        }
+
+    try:
+        groups = cluster.retrying(list_groups)
+    except VersionNotSupported:
+        return {}
+    found: dict[GroupId, str] = {}
+    for at in range(0, len(groups), _GROUPS_A_REQUEST):
+        found |= cluster.retrying(partial(describe, groups[at : at + _GROUPS_A_REQUEST]))
+    return found
 
 
 def alter_group_settings(cluster: Cluster, group_id: GroupId, values: Mapping[str, str | None]) -> None:

@@ -111,9 +111,9 @@ class GroupShard:
         fetch_checks = [kind.fetch_check() for kind in self._kinds]
         self._fetch_checks = [check for check in fetch_checks if check is not None]
         self.groups.consist_of(self._kinds)
-        self._retentions = Retentions(settings)
-        self._upkeep = Upkeep(context, self.offsets, self.pending, self.groups, self._retentions)
-        self._forecasts = ExpiryForecasts(self.offsets, self.groups, self.paused, self._retentions)
+        self.retentions = Retentions(settings)
+        self._upkeep = Upkeep(context, self.offsets, self.pending, self.groups, self.retentions)
+        self._forecasts = ExpiryForecasts(self.offsets, self.groups, self.paused, self.retentions)
         self._deletions = GroupDeletions(self.offsets, self.pending, self.groups, self._deadlines)
         pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
         self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
@@ -435,7 +435,7 @@ class GroupShard:
     # --- expiry ---
 
     def _retention_configured(self, command: RetentionConfigured, now: Millis, token: Token) -> GroupEffects:
-        self._retentions.configure(command.group_id, command.retention_ms)
+        self.retentions.configure(command.group_id, command.retention_ms)
         return answer(token, ErrorCode.NONE)
 
     def _describe_expiry(self, command: DescribeExpiry, now: Millis, token: Token) -> GroupEffects:

@@ -6,15 +6,17 @@ Each partition of the coordinator's log is read on its own, here or by a Spark t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.client.cluster import LATEST, Cluster
-from headgate.client.configs import broker_setting
+from headgate.client.configs import broker_setting, own_settings_of_groups
 from headgate.client.errors import ClientError
-from headgate.core.offsets.expiry import MINUTE_MS
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicName, TopicPartition
+from headgate.core.commands import RetentionConfigured
+from headgate.core.retentions import OWN_RETENTION
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName, TopicPartition
 from headgate.domain.settings import Settings
 from headgate.fleet.facts import Ends, GroupFacts, facts_of
 from headgate.fleet.replay import replay
@@ -23,11 +25,15 @@ from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead, topics_in
 from headgate.spark.options import Options, parse, source_option
 from headgate.spark.plan import MissingData
+from headgate.topics.catalogue import CatalogueCorrupt
+from headgate.topics.catalogue_copy import read_catalogue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RETENTION = "offsets.retention.minutes"
+TIMEOUT = "10s"
+"""Timeout of each call to a broker, with its retries: somebody waits for an audit."""
 
 
 class AuditFailed(RuntimeError):
@@ -41,6 +47,8 @@ class AuditTask:
     options: Options
     partition: int
     retention_minutes: int
+    own_retentions_ms: Mapping[GroupId, int]
+    """The retentions of groups that have one of their own."""
     ends: Ends | None
     now: Millis
 
@@ -85,8 +93,9 @@ def look(task: AuditTask) -> PartitionFacts:
         replayed = replay(task.options, task.partition, settings, task.now)
     except (CompactedWhileRead, CorruptLog, MissingData, ClientError, OSError) as problem:
         return PartitionFacts(task.partition, failure=str(problem))
-    retention_ms = task.retention_minutes * MINUTE_MS
-    groups = tuple(facts_of(replayed.shard, retention_ms, task.ends, replayed.backwards))
+    for group_id, retention_ms in task.own_retentions_ms.items():
+        replayed.shard.handle(RetentionConfigured(group_id, retention_ms), task.now)
+    groups = tuple(facts_of(replayed.shard, task.ends, replayed.backwards))
     return PartitionFacts(task.partition, groups, replayed.unreadable)
 
 
@@ -101,17 +110,19 @@ class Source:
     """None for a data directory: lags are unknown."""
     retention_minutes: int
     """The cluster's setting; its default for a data directory."""
+    own_retentions_ms: Mapping[GroupId, int]
+    """The retentions of groups that have one of their own."""
 
 
 def look_at(source: str) -> Source:
     """Return what an audit needs to know first. Raises ClientError, MissingData, OptionError."""
     name, value = source_option(source)
-    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC})
+    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": TIMEOUT})
     if options.path is not None:
         partitions = topics_in(options.path).get(GROUP_OFFSETS_TOPIC, {})
         if not partitions:
             raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
-        return Source(options, tuple(partitions), None, Settings()[RETENTION])
+        return Source(options, tuple(partitions), None, Settings()[RETENTION], _retentions_in(options.path))
     assert options.bootstrap_servers is not None
     with Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True) as cluster:
         response = cluster.metadata()
@@ -127,7 +138,22 @@ def look_at(source: str) -> Source:
             raise MissingData(f"{source} has no {GROUP_OFFSETS_TOPIC}: no group ever committed there")
         ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
         retention = broker_setting(cluster, RETENTION)
-    return Source(options, own, ends, Settings()[RETENTION] if retention is None else int(retention))
+        retentions = own_settings_of_groups(cluster, OWN_RETENTION)
+    minutes = Settings()[RETENTION] if retention is None else int(retention)
+    return Source(options, own, ends, minutes, {group: int(value) for group, value in retentions.items()})
+
+
+def _retentions_in(directory: Path) -> dict[GroupId, int]:
+    """Return what groups have set in a directory of Headgate; nothing if its catalogue cannot be read."""
+    try:
+        overrides = read_catalogue(directory).group_overrides
+    except (OSError, CatalogueCorrupt):
+        return {}
+    return {
+        GroupId(group): int(values[OWN_RETENTION])
+        for group, values in overrides.items()
+        if OWN_RETENTION in values
+    }
 
 
 def audit(
@@ -145,7 +171,8 @@ def audit(
     known = source if isinstance(source, Source) else look_at(source)
     now = Millis(time.time_ns() // 1_000_000)
     minutes = known.retention_minutes if retention_minutes is None else retention_minutes
-    tasks = [AuditTask(known.options, each, minutes, known.ends, now) for each in known.partitions]
+    own = known.own_retentions_ms
+    tasks = [AuditTask(known.options, each, minutes, own, known.ends, now) for each in known.partitions]
     groups: list[GroupFacts] = []
     for facts in run(tasks):
         if facts.failure is not None:

@@ -62,17 +62,17 @@ def group_ids(shard: GroupShard) -> list[GroupId]:
 
 
 def facts_of(
-    shard: GroupShard, retention_ms: int, ends: Ends | None, backwards: Mapping[GroupId, Backwards]
+    shard: GroupShard, ends: Ends | None, backwards: Mapping[GroupId, Backwards]
 ) -> Iterator[GroupFacts]:
     """Yield the facts of each group. `ends`: None if the ends of the cluster's partitions are unknown."""
     for group_id in group_ids(shard):
-        facts = _facts(shard, group_id, retention_ms, ends, backwards.get(group_id, Backwards()))
+        facts = _facts(shard, group_id, ends, backwards.get(group_id, Backwards()))
         if facts is not None:
             yield facts
 
 
 def _facts(
-    shard: GroupShard, group_id: GroupId, retention_ms: int, ends: Ends | None, backwards: Backwards
+    shard: GroupShard, group_id: GroupId, ends: Ends | None, backwards: Backwards
 ) -> GroupFacts | None:
     kind = shard.groups.find(group_id)
     listed = None if kind is None else kind.listed(group_id)
@@ -81,6 +81,7 @@ def _facts(
     paused = sum(map(len, shard.paused.of(group_id).values()))
     clock = None if paused else kind.clock_of(group_id)
     is_subscribed = kind.subscription_of(group_id)
+    retention_ms = shard.retentions.of(group_id)
     commits: list[Millis] = []
     expiries: list[Millis | None] = []
     lags: list[int] = []
