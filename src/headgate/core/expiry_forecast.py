@@ -8,7 +8,7 @@ the expiry of its partition until its transaction ends, which forecasts do not c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 from headgate.core.groups import ONLY_COMMITTED, Groups, OnlyCommitted
 from headgate.core.kinds import GroupKind
 from headgate.core.offsets.expiry import Aging, GroupClock
-from headgate.core.offsets.held import held
+from headgate.core.offsets.held import held, held_from_now
 from headgate.core.offsets.scanning import OffsetAges
 from headgate.core.offsets.snapshot import TopicAges
 from headgate.core.offsets.table import OffsetTable
@@ -115,6 +115,35 @@ class ExpiryForecasts:
         for group_id in self._offsets.group_ids():
             if group_id not in seen:
                 yield self._of_group(group_id, ONLY_COMMITTED, ages)
+
+    def counting(self, untils: Sequence[Millis]) -> Generator[None, None, list[int]]:
+        """Return for each time how many groups without members have an offset that expires by then, in
+        steps. It gives what `of_empty_groups` gives, and is much quicker for groups that only commit.
+        """
+        return held_from_now(self._offsets, self._counting(untils))
+
+    def _counting(self, untils: Sequence[Millis]) -> Generator[None, None, list[int]]:
+        ages = self._offsets.ages_of_groups()
+        while ages.step():
+            yield
+        firsts = ages.first_expiries(self._retentions.of_all)
+        firsts[~self._offsets.known_groups()[: len(firsts)]] = NEVER
+        for group_id, kind in self._not_only_committed():
+            group = self._offsets.number_of(group_id)
+            if group is not None and group < len(firsts):
+                forecast = None if kind is None else self._of_group(group_id, kind, ages)
+                firsts[group] = NEVER if forecast is None else forecast.first_at
+            yield
+        return [int(np.count_nonzero(firsts <= until)) for until in untils]
+
+    def _not_only_committed(self) -> Iterator[tuple[GroupId, GroupKind | OnlyCommitted | None]]:
+        """Yield the groups whose offsets do not just age since their commits; None: it has members."""
+        for group_id in (*self._retentions.groups(), *self._paused.by_group):
+            if self._offsets.has_group(group_id):
+                yield group_id, ONLY_COMMITTED
+        for kind in self._groups.kinds:
+            for group_id in kind.group_ids():
+                yield group_id, kind if kind.is_empty(group_id) else None
 
     def _of_group(
         self, group_id: GroupId, kind: GroupKind | OnlyCommitted, ages: OffsetAges

@@ -269,6 +269,10 @@ class GroupShard:
         """Return the forecasts of expiry of all groups without members, in small steps."""
         return self._forecasts.of_empty_groups()
 
+    def counting_expiring_groups(self, untils: Sequence[Millis]) -> Generator[None, None, list[int]]:
+        """Return for each time how many groups without members have an offset that expires by then."""
+        return self._forecasts.counting(untils)
+
     @property
     def expiry_counts(self) -> ExpiryCounts:
         """Numbers of expired offsets and groups since the shard was loaded."""

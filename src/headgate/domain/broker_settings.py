@@ -337,6 +337,30 @@ _ALL = table(
         "Records of a partition of __consumer_offsets between two checkpoints.",
         minimum=1,
     ),
+    Setting(
+        "headgate.metrics.groups",
+        Kind.INT,
+        1_000,
+        "Most groups with series of their lag in the metrics: those with the largest lag; 0: none.",
+        minimum=0,
+        is_dynamic=True,
+    ),
+    Setting(
+        "headgate.metrics.partitions",
+        Kind.INT,
+        10_000,
+        "Most partitions with a series of a group's lag in the metrics.",
+        minimum=0,
+        is_dynamic=True,
+    ),
+    Setting(
+        "headgate.metrics.topics",
+        Kind.INT,
+        1_000,
+        "Most topics with series of their traffic and size in the metrics: the first ones by name.",
+        minimum=0,
+        is_dynamic=True,
+    ),
     # Classic groups
     Setting(
         "group.min.session.timeout.ms",

@@ -22,10 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client.metrics_core import Metric
+
 from headgate.core.contract import Pictured
 from headgate.log.header import CorruptBatch
 from headgate.log.state_file import StateFileUnusable
 from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.gauges import counter, gauge
 
 if TYPE_CHECKING:
     from headgate.domain.settings import Settings
@@ -134,6 +137,9 @@ class CheckpointRunner:
         self._is_enabled: bool = settings["headgate.checkpoint.enable"]
         self._interval_records: int = settings["headgate.checkpoint.interval.records"]
         self._not_before: dict[int, float] = {}
+        self._written_at = dict.fromkeys(range(len(self._runtimes)), time.monotonic())
+        """When each shard wrote its last checkpoint, or was started, in seconds."""
+        self._failures = 0
         self._task: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(1, "headgate-checkpoint")
 
@@ -187,9 +193,36 @@ class CheckpointRunner:
         except Exception as problem:
             self._failed(number, runtime, problem)
         else:
+            self._written_at[number] = time.monotonic()
             _tell_written(runtime, began)
 
+    def gauges(self) -> Iterator[Metric | None]:
+        """Yield the metrics of checkpoints: what a start after a crash would have to read."""
+        if not self._is_enabled:
+            return
+        oldest, records = 0.0, 0
+        for number, runtime in enumerate(self._runtimes):
+            store = runtime.log.checkpoints
+            if store is not None and runtime.is_active:
+                behind = store.records_after(runtime.checkpoint_position)
+                records += behind
+                if behind:
+                    oldest = max(oldest, time.monotonic() - self._written_at[number])
+            yield None
+        yield gauge(
+            "headgate_checkpoint_age_seconds",
+            "Time since the oldest checkpoint, or the start, of a shard with records after it.",
+            [((), oldest)],
+        )
+        yield gauge(
+            "headgate_checkpoint_records_behind",
+            "Records after the checkpoints of all shards: what a start has to read.",
+            [((), records)],
+        )
+        yield counter("headgate_checkpoint_failures", "Checkpoints that failed.", [((), self._failures)], ())
+
     def _failed(self, number: int, runtime: ShardRuntime[Any], problem: Exception) -> None:
+        self._failures += 1
         self._not_before[number] = time.monotonic() + RETRY_AFTER_SECONDS
         if isinstance(problem, (OSError, CorruptBatch, CheckpointGivenUp)):
             _tell_failed(runtime, problem)

@@ -79,6 +79,8 @@ class LoopWatch:
         """Function of the loop's thread in a stall that has not ended."""
         self.stalls: Counter[str] = Counter()
         """Number of steps longer than `STALL_SECONDS`, by name."""
+        self.busy_seconds: dict[str, float] = {}
+        """Time on the loop in named steps, by name."""
 
     # --- on the loop ---
 
@@ -97,6 +99,9 @@ class LoopWatch:
         step, self._step = self._step, None
         now = self._seconds()
         seconds = now - self._began
+        if step is not None:
+            name, busy = step.step_name, self.busy_seconds
+            busy[name] = busy.get(name, 0.0) + seconds
         if seconds > self._longest or now >= self._window_began + WINDOW_SECONDS:
             self._measured(seconds)
         if seconds > STALL_SECONDS and step is not None:
@@ -164,6 +169,14 @@ class LoopWatch:
         for name, count in list(self.stalls.items()):
             stalls.add_metric([name], count)
         yield stalls
+        busy = CounterMetricFamily(
+            "headgate_loop_busy_seconds",
+            "Time on the event loop by API or job: the work of the server, without any waiting.",
+            labels=["serving"],
+        )
+        for name, total in sorted(self.busy_seconds.items()):
+            busy.add_metric([name], total)
+        yield busy
 
     # --- in the watching thread ---
 

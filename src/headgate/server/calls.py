@@ -221,6 +221,7 @@ class PendingCall:
         except Exception as failure:
             self.line.client.refuse_failed(self.route, failure, Where.REPLY)
         else:
+            self.line.metrics.count_errors(self.route.api.key, response)
             self.answer_frame(frame)
         finally:
             watch.end(outer)
@@ -301,7 +302,9 @@ class PendingCall:
             raise RuntimeError(f"a second answer to one {self.route.api.name} request")
         line = self.line
         line.answered(self, frame)
-        if line.when_lost:
-            line.when_lost.pop(self, None)
-        line.metrics.observe_request(self.route.api.key, perf_counter() - self.started)
+        seconds = perf_counter() - self.started
+        if line.when_lost and line.when_lost.pop(self, None) is not None:
+            line.metrics.observe_waited(self.route.api.key, seconds)
+        else:
+            line.metrics.observe_request(self.route.api.key, seconds)
         line.client.send_ready()

@@ -19,13 +19,13 @@ HORIZONS_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000}
 
 def expiry_gauges(shards: Sequence[GroupShard], now: Millis) -> Iterator[Metric | None]:
     """Yield the metrics of expiry, and None where a slice may end. `now`: system time, in ms."""
+    untils = [Millis(now + within_ms) for within_ms in HORIZONS_MS.values()]
     soon = dict.fromkeys(HORIZONS_MS, 0)
     for shard in shards:
-        for forecast in shard.forecasts():
-            if forecast is not None:
-                for horizon, within_ms in HORIZONS_MS.items():
-                    soon[horizon] += forecast.first_at <= now + within_ms
-            yield None
+        counts = yield from shard.counting_expiring_groups(untils)
+        for horizon, count in zip(HORIZONS_MS, counts, strict=True):
+            soon[horizon] += count
+        yield None
     yield gauge(
         "headgate_groups_expiring",
         "Groups without members of which an offset expires within the time.",

@@ -14,6 +14,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from headgate.server.error_counts import ErrorCounts
+
 LATENCY_BOUNDS_SECONDS = (
     0.0001,
     0.00025,
@@ -30,6 +32,10 @@ LATENCY_BOUNDS_SECONDS = (
     5,
     30,
 )
+
+
+_WAIT_FOR_MEMBERS = (11, 14)
+"""JoinGroup and SyncGroup: they are answered when the rebalance is complete."""
 
 
 @dataclass(slots=True)
@@ -60,6 +66,8 @@ class Metrics(Collector):
     def __init__(self, api_names: Mapping[int, str]) -> None:
         self._api_names = api_names
         self._requests = {key: Histogram() for key in api_names}
+        self._waited = {key: Histogram() for key in api_names}
+        self._errors = ErrorCounts()
         self._syncs = Histogram()
         self._gauges: list[Callable[[], Iterable[Metric | None]]] = []
         self.connections_opened = 0
@@ -69,6 +77,14 @@ class Metrics(Collector):
     def observe_request(self, api_key: int, seconds: float) -> None:
         """Count one answered request and the seconds from its frame to its response."""
         self._requests[api_key].observe(seconds)
+
+    def observe_waited(self, api_key: int, seconds: float) -> None:
+        """Count one answered request that waited on purpose, as for records to fetch."""
+        self._waited[api_key].observe(seconds)
+
+    def count_errors(self, api_key: int, response: object) -> None:
+        """Count the error codes in a response."""
+        self._errors.count(api_key, response)
 
     def observe_requests(self, api_key: int, seconds: float, count: int) -> None:
         """Count `count` requests that were answered together, each after `seconds`."""
@@ -89,12 +105,23 @@ class Metrics(Collector):
     def steps(self) -> Iterator[Metric | None]:
         """Yield all metrics in small steps, and None where a slice may end."""
         latency = HistogramMetricFamily(
-            "headgate_request_seconds", "From a request's frame to its response.", labels=["api"]
+            "headgate_request_seconds",
+            "From a request's frame to its response. Requests that waited on purpose are apart: fetches for "
+            "records, JoinGroup and SyncGroup for other members.",
+            labels=["api", "waited"],
         )
-        for key, histogram in self._requests.items():
-            if any(histogram.counts):
-                latency.add_metric([self._api_names[key]], histogram.buckets(), histogram.total_seconds)
+        for key in self._requests:
+            for waited, histogram in (("false", self._requests[key]), ("true", self._waited[key])):
+                if any(histogram.counts):
+                    labels = [self._api_names[key], "true" if key in _WAIT_FOR_MEMBERS else waited]
+                    latency.add_metric(labels, histogram.buckets(), histogram.total_seconds)
         yield latency
+        errors = CounterMetricFamily(
+            "headgate_response_errors", "Error codes in responses.", labels=["api", "error"]
+        )
+        for (key, error), count in self._errors.by_api_and_code():
+            errors.add_metric([self._api_names[key], error], count)
+        yield errors
         sync = HistogramMetricFamily("headgate_sync_seconds", "Rounds of syncs of the logs to disk.")
         sync.add_metric([], self._syncs.buckets(), self._syncs.total_seconds)
         yield sync

@@ -7,18 +7,20 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from prometheus_client.metrics_core import Metric
 
-from headgate.api.contract import Router
+from headgate.api.contract import RequestSteps, Router
 from headgate.api.router import Here
 from headgate.core.contract import Shard
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
 from headgate.history.offset_history import OffsetHistory
+from headgate.log.batch import CorruptBatch
 from headgate.log.filesystem import FileSystem
 from headgate.runtime.aside import AsideThread
 from headgate.runtime.checkpoints import CheckpointRunner
@@ -29,7 +31,7 @@ from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.gauges import counter, gauge
 from headgate.runtime.group_commit import GroupCommit
 from headgate.runtime.local_shards import local_runtimes, open_topic
-from headgate.runtime.loop_watch import LoopWatch
+from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
@@ -39,6 +41,8 @@ from headgate.server.event_log import log_event
 from headgate.server.expiry_gauges import expiry_gauges
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
+from headgate.server.lag_gauges import LagGauges
+from headgate.server.log_gauges import log_gauges
 from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
@@ -49,6 +53,7 @@ from headgate.shards.share_state import share_state_shards
 from headgate.shards.transactions import transaction_shards
 from headgate.topics.appends import Appends
 from headgate.topics.housekeeping import Housekeeping
+from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition
 from headgate.topics.topics import Topics
 
@@ -106,6 +111,8 @@ class BrokerNode:
         self.history = OffsetHistory(self.topics, clock, self.watch)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of, self.watch)
         self.housekeeping = Housekeeping(self.topics)
+        self._lags = LagGauges(self.topics, settings, self._open_soon)
+        self._is_started = False
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._compaction.on_failed = self._look_at_log
@@ -131,6 +138,7 @@ class BrokerNode:
         self._looking_after = self._loop.create_task(self._look_after_topics())
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
+        self._is_started = True
 
     async def _open(self, kind: ShardKind[ShardT]) -> Coordinator[ShardT]:
         """Load the shards of a kind from their logs. Raises OSError when its topic cannot be created."""
@@ -214,12 +222,31 @@ class BrokerNode:
         )
         yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
-        log_bytes = 0
-        for topic in self.topics.all():
-            for partition in topic.open_partitions():
-                log_bytes += partition.size_bytes
-                yield None
-        yield gauge("headgate_log_bytes", "Bytes of all logs that are open.", [((), log_bytes)])
+        yield from log_gauges(self.topics.all(), self.settings["headgate.metrics.topics"])
+        yield from self._checkpoints.gauges()
+        yield from self._lags.gauges(shards)
+
+    def not_ready(self) -> Iterator[str]:
+        """Yield why this node cannot serve every request now."""
+        if not self._is_started:
+            yield "the node is starting"
+        for coordinator in self._coordinators:
+            loading = sum(not runtime.is_active for runtime in coordinator.runtimes)
+            if loading:
+                name = coordinator.runtimes[0].log.name.rpartition("-")[0]
+                yield f"{loading} of {len(coordinator.runtimes)} partitions of {name} are not loaded"
+        failing = sum(
+            partition.is_failing for topic in self.topics.all() for partition in topic.open_partitions()
+        )
+        if failing:
+            yield f"{failing} logs cannot be written or read because of a disk error"
+
+    def _open_soon(self, partitions: list[Partition]) -> None:
+        """Open logs in a thread, one after another."""
+        if partitions:
+            self.request_work.run(
+                _open_each(partitions), Job("opening of logs"), lambda done: None, _on_opening_failed
+            )
 
     def _remove_deleted(self) -> None:
         try:
@@ -254,3 +281,16 @@ class BrokerNode:
             logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, "the catalogue cannot be tidied up", failure)
+
+
+def _open_each(partitions: list[Partition]) -> RequestSteps[None]:
+    """Open the logs that are not open yet. A log that cannot be opened reports it to its next user."""
+    for partition in partitions:
+        yield from opened_aside(partition)
+        with suppress(OSError, CorruptBatch):
+            partition.high_watermark  # noqa: B018  the first use takes what the thread has read
+        yield None
+
+
+def _on_opening_failed(failure: Exception) -> None:
+    unexpected(Where.METRICS, "logs cannot be opened for their ends", failure)

@@ -93,24 +93,37 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     if options.with_parent:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
+    listener = Listener(node)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            served = metrics_server(options.metrics_listen, listener.metrics, node.not_ready)
+            await stack.enter_async_context(served)
+        except OSError:
+            node.close()
+            raise
+        await _serve_node(options, node, listener, lock, stop)
+
+
+async def _serve_node(
+    options: ServeOptions, node: BrokerNode, listener: Listener, lock: OsLock, stop: asyncio.Event
+) -> None:
+    loop = asyncio.get_running_loop()
     if not await _start_unless_stopped(node, stop):
         node.close()
         logger.info("stopped while it was starting")
         return
     give_back_large_blocks()
     collect_cycles_rarely()
-    listener = Listener(node)
     watches = lock.is_at(options.data_dir / LOCK_NAME)  # not without stable inode numbers
     watch = loop.create_task(_watch_directory(node, lock, stop)) if watches else None
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
         logger.info("clients connect to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"})
-        async with metrics_server(options.metrics_listen, listener.metrics):
-            with node.watch.watching(loop):
-                print(f"headgate is listening on {host}:{port}", flush=True)
-                await stop.wait()
-                logger.info("stopping")
+        with node.watch.watching(loop):
+            print(f"headgate is listening on {host}:{port}", flush=True)
+            await stop.wait()
+            logger.info("stopping")
     finally:
         if watch is not None:
             watch.cancel()

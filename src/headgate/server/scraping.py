@@ -1,5 +1,9 @@
 """Metrics over HTTP: collected on the event loop in slices, encoded as text in a thread.
 
+    /metrics    the metrics, for Prometheus (also /)
+    /healthz    200 while the event loop serves: restart the process if there is no answer
+    /readyz     200 if every request can be served; 503 with the reasons while shards load or a disk fails
+
 Counters change with every request, and reading them may change caches of names, so only the loop's thread
 reads them. A scrape of many groups takes many slices of a millisecond, with requests served in between. One
 collection at a time serves all scrapes that wait when it begins. The next one begins after a pause, so that
@@ -16,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import cast
+from typing import NamedTuple, cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -70,6 +74,7 @@ class _Found(Collector):
 
 
 Encoder = Callable[[CollectorRegistry], bytes]
+NotReady = Callable[[], Iterable[str]]
 
 
 def _encoder_for(accept: str) -> tuple[Encoder, str]:
@@ -98,8 +103,9 @@ class _Collected:
 class Scraping:
     """Answers scrapes from any number of connections."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, not_ready: NotReady) -> None:
         self._metrics = metrics
+        self.not_ready = not_ready
         self._lock = asyncio.Lock()
         self._pause_seconds = 0.0
         """Pause before the next collection."""
@@ -159,6 +165,12 @@ class Scraping:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
+class _Answer(NamedTuple):
+    status: str
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+
+
 class _Scrape(asyncio.Protocol):
     """One connection."""
 
@@ -202,15 +214,27 @@ class _Scrape(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    async def _answer_to(self, path: str, accept: str) -> _Answer:
+        if path == "/healthz":
+            return _Answer("200 OK", b"ok\n")
+        if path == "/readyz":
+            reasons = list(self._scraping.not_ready())
+            if not reasons:
+                return _Answer("200 OK", b"ready\n")
+            return _Answer("503 Service Unavailable", "".join(f"{one}\n" for one in reasons).encode())
+        if path not in ("/", "/metrics"):
+            return _Answer("404 Not Found", b"there are /metrics, /healthz and /readyz\n")
+        text = await self._scraping.text(accept)
+        return _Answer("500 Internal Server Error") if text is None else _Answer("200 OK", *text)
+
     async def _answer(self) -> None:
         line, *headers = bytes(self._request).partition(_END_OF_REQUEST)[0].decode("latin-1").split("\r\n")
-        method = line.partition(" ")[0]
+        method, _, target = line.partition(" ")
         accept = ",".join(text[7:] for text in headers if text[:7].lower() == "accept:")
-        status, body, content_type = "405 Method Not Allowed", b"", "text/plain"
+        answer = _Answer("405 Method Not Allowed")
         if method in ("GET", "HEAD"):
-            text = await self._scraping.text(accept)
-            status = "200 OK" if text is not None else "500 Internal Server Error"
-            body, content_type = text or (body, content_type)
+            answer = await self._answer_to(target.partition(" ")[0].partition("?")[0], accept)
+        status, body, content_type = answer
         head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         self.waits_for_answer = False
         if self._transport is not None:
@@ -220,16 +244,19 @@ class _Scrape(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def metrics_server(address: tuple[str, int] | None, metrics: Metrics) -> AsyncIterator[int | None]:
+async def metrics_server(
+    address: tuple[str, int] | None, metrics: Metrics, not_ready: NotReady = tuple
+) -> AsyncIterator[int | None]:
     """Serve the metrics at this address until the block ends, on the running loop.
 
+    `not_ready` returns why requests cannot be served; nothing if they can.
     Yields the bound port, or None without an address. Raises OSError when the address is not available.
     """
     if address is None:
         yield None
         return
     host, port = address
-    scraping = Scraping(metrics)
+    scraping = Scraping(metrics, not_ready)
     server = await asyncio.get_running_loop().create_server(lambda: _Scrape(scraping), host, port)
     bound = int(server.sockets[0].getsockname()[1])
     logger.info("metrics are served", extra={"url": f"http://{host}:{bound}/metrics"})

@@ -114,6 +114,12 @@ class Partition(PartitionLog):
         return log.size_bytes if log else 0
 
     @property
+    def is_failing(self) -> bool:
+        """Return whether a disk error keeps the log from being written or read."""
+        log, trouble = self._log, self._trouble
+        return (log is not None and log.failure is not None) or (trouble is not None and trouble.is_failing)
+
+    @property
     def leader_epoch(self) -> int:
         """Return the leader epoch of new batches."""
         return self.topic.leader_epoch
@@ -143,7 +149,9 @@ class Partition(PartitionLog):
                     return self._repeated(log, verdict.first_offset, verdict.timestamp)
                 if verdict != ErrorCode.NONE:
                     return self._refused(_out_of_step(verdict, header))
-            return self._append(log, batch, now)
+            result = self._append(log, batch, now)
+            self.topic.traffic.produced_bytes += len(batch)
+            return result
         except (OSError, CorruptBatch) as problem:
             return self._append_failed(problem)
 
@@ -295,6 +303,7 @@ class Partition(PartitionLog):
                 records = found
                 if is_committed and log.segments.has_aborted:
                     aborted = log.segments.aborted(offset, len(records), limit)
+                self.topic.traffic.fetched_bytes += len(found)
                 if self._trouble is not None:
                     self._trouble.was_read()
         except CorruptBatch as problem:

@@ -9,6 +9,7 @@ from headgate.domain.ids import TopicId, TopicName
 from headgate.log.log import LogSettings
 from headgate.topics.policy import TopicPolicy
 from headgate.topics.shared import Shared
+from headgate.topics.traffic import Traffic
 
 
 class PartitionTopic(Protocol):
@@ -18,6 +19,7 @@ class PartitionTopic(Protocol):
     name: TopicName
     topic_id: TopicId
     shared: Shared
+    traffic: Traffic
     is_deleted: bool
 
     @property

@@ -17,6 +17,7 @@ from headgate.topics.partition import Partition
 from headgate.topics.partition_log import OwningTopic, PartitionLog
 from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.shared import Shared
+from headgate.topics.traffic import Traffic
 
 ROOM_AFTER_BYTES = 4096
 """Bytes of a segment below which no space is preallocated after its end."""
@@ -36,11 +37,13 @@ class Topic(OwningTopic):
         "name",
         "shared",
         "topic_id",
+        "traffic",
     )
 
     def __init__(self, entry: CatalogueEntry, shared: Shared) -> None:
         self._entry = entry
         self.shared = shared
+        self.traffic = Traffic()
         self.name: TopicName = entry.name
         self.topic_id: TopicId = entry.topic_id
         self.is_internal = is_internal(entry.name)

@@ -72,6 +72,11 @@ class PartitionTrouble:
         self._is_written = False
         """Whether an append succeeded since the last failure: the next successful sync then ends it."""
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the partition cannot be written or read."""
+        return self._writing.is_failing or self._reading.is_failing
+
     def append_failed(self, cause: Exception) -> None:
         """Report an append that a disk error refused."""
         self._write_failed("write failed", cause)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import TypeVar
+
 from headgate.core.commands import DescribeExpiry
-from headgate.core.expiry_forecast import ExpiryForecast, ExpirySteps, TopicExpiry
+from headgate.core.expiry_forecast import ExpiryForecast
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis
 
+T = TypeVar("T")
 Place = tuple[str, str, int]
 
 
@@ -23,15 +27,16 @@ def forecast_of(shard: GroupShard, group_id: str, now: Millis) -> dict[Place, in
     """Return when each offset of an existing group expires."""
     return {
         (group_id, topic, partition): at
-        for topic, partitions, expiries in _end_of(ask_forecast(shard, group_id, now).steps)
+        for topic, partitions, expiries in end_of(ask_forecast(shard, group_id, now).steps)
         for partition, at in zip(partitions.tolist(), expiries.tolist(), strict=True)
     }
 
 
-def _end_of(steps: ExpirySteps) -> list[TopicExpiry]:
+def end_of(steps: Generator[None, None, T]) -> T:
+    """Run all steps; their result."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: list[TopicExpiry] = end.value
+            found: T = end.value
             return found

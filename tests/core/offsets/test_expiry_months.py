@@ -26,7 +26,7 @@ from tests.core.offsets.expiry_oracle import (
     SeenGroup,
     reads_of_consumer_group,
 )
-from tests.core.offsets.forecasts import forecast_of
+from tests.core.offsets.forecasts import end_of, forecast_of
 
 from headgate.core.classic.commands import DescribeGroup
 from headgate.core.commands import (
@@ -158,6 +158,9 @@ class Months(ConsumerHarness):
         listed = {
             forecast.group.group_id: forecast for forecast in self.shard.forecasts() if forecast is not None
         }
+        untils = [Millis(self.now + within_ms) for within_ms in (0, HOUR, 6 * DAY, 60 * DAY)]
+        counts = end_of(self.shard.counting_expiring_groups(untils))
+        assert counts == [sum(one.first_at <= until for one in listed.values()) for until in untils]
         for group_id, group in seen.items():
             expiries = forecast_of(self.shard, group_id, self.now)
             for place, at in expiries.items():

@@ -127,6 +127,15 @@ class OffsetAges:
                 self._own.setdefault(key >> GROUP_SHIFT, []).append(known[1])
         return is_aging
 
+    def first_expiries(self, retention_ms: int) -> Int64s:
+        """Return by group number when its first offset expires, if all age since their commits; after the
+        last step. `_LATEST` for groups without offsets.
+        """
+        firsts = np.minimum(self._firsts, _LATEST - retention_ms) + retention_ms
+        for group, expiries in self._own.items():
+            firsts[group] = min(int(firsts[group]), *expiries)
+        return firsts
+
     def of(self, group: int) -> GroupAge | None:
         """Return the age of the group with this number, after the last step; None if it had no offsets."""
         if group >= len(self._counts):

@@ -16,11 +16,13 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.held import held, held_from_now
 from headgate.core.offsets.keys import PARTITION_BITS, topics_of
+from headgate.core.offsets.lags import Ends, LagScan
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Version
 from headgate.core.offsets.scanning import GroupsToSweep, OffsetAges, OffsetsOfTopic
@@ -224,6 +226,14 @@ class OffsetTable(OffsetValues):
     def ages_of_groups(self) -> OffsetAges:
         """Search in steps for the oldest and the newest commit of every group. Hold the table meanwhile."""
         return OffsetAges(self._rows, self._aside)
+
+    def lags(self, ends: Ends) -> LagScan:
+        """Search in steps for the lags of all groups. Hold the table meanwhile."""
+        return LagScan(self._rows, self._names, ends)
+
+    def known_groups(self) -> NDArray[np.bool_]:
+        """Return by group number whether the group is known."""
+        return self._rows.known_groups()
 
     def number_of(self, group_id: GroupId) -> int | None:
         """Return the number of a group, for `OffsetAges`; None if it never committed."""
