@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.server.clients import Client, commit, run_scenario
 
+from headgate.server.process_gauges import Build, process_gauges
+
 OPS = Path(__file__).parents[2] / "ops"
 RULES, DASHBOARD = OPS / "alerts.yml", OPS / "grafana-dashboard.json"
 MANUAL = OPS.parent / "docs" / "manual.md"
@@ -25,6 +27,7 @@ def families() -> dict[str, str]:
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(1, [0]), 8)
+        client.listener.metrics.add_gauges(process_gauges(Build("1.2.3", is_compiled=False)))
         found.update({family.name: family.type for family in client.listener.metrics.collect()})
 
     run_scenario(scenario)

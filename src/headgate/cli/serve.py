@@ -9,6 +9,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from headgate import __version__
+from headgate.compiled import is_compiled
 from headgate.domain.settings import InvalidSetting, Settings
 
 ADDRESS_HELP = "HOST:PORT; port 0 means any free port."
@@ -56,6 +58,7 @@ def serve(
     Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
     """
     from headgate.server.process import ServeOptions, run_server
+    from headgate.server.process_gauges import Build
 
     if log_level not in ("debug", "info", "warning", "error"):
         _refuse(f"--log-level {log_level}: debug, info, warning or error is expected")
@@ -72,6 +75,7 @@ def serve(
             with_parent=with_parent,
             log_level=log_level,
             log_as_json=log_format == "json",
+            build=Build(__version__, is_compiled()),
         )
         run_server(options)
     except (InvalidSetting, UsageProblem) as problem:

@@ -19,7 +19,6 @@ from headgate.server.connection import Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.metrics import Metrics
 from headgate.server.node import BrokerNode
-from headgate.server.process_gauges import process_gauges
 from headgate.server.request_memory import RequestMemory
 from headgate.server.served import Served
 from headgate.server.turn import Turn
@@ -65,7 +64,6 @@ class Listener:
         self.metrics.add_gauges(node.gauges)
         self.metrics.add_gauges(node.watch.gauges)
         self.metrics.add_gauges(failure_counters)
-        self.metrics.add_gauges(process_gauges)
         node.observe_sync = self.metrics.observe_sync
         node.send_responses = self.served.outbox.send
 

@@ -23,6 +23,7 @@ from headgate.server import log_lines
 from headgate.server.listener import Listener
 from headgate.server.memory import collect_cycles_rarely, give_back_large_blocks
 from headgate.server.node import BrokerNode
+from headgate.server.process_gauges import Build, process_gauges
 from headgate.server.scraping import metrics_server
 from headgate.topics.catalogue import CatalogueCorrupt
 
@@ -47,6 +48,7 @@ class ServeOptions:
     """Whether to stop when standard input is closed."""
     log_level: str
     log_as_json: bool
+    build: Build
 
 
 def run_server(options: ServeOptions) -> None:
@@ -94,6 +96,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     listener = Listener(node)
+    listener.metrics.add_gauges(process_gauges(options.build))
     async with contextlib.AsyncExitStack() as stack:
         try:
             served = metrics_server(options.metrics_listen, listener.metrics, node.not_ready)
