@@ -11,10 +11,10 @@ from tests.inspect.damage import FIELDS, LAST, MIDDLE, batch_positions, crash, f
 from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes, open_topics, produce
 
 from headgate.inspect.reading import Break, LogFile, find_whole_batch, is_room, walk
+from headgate.log.damage import RecordsMissing
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.header import HEADER_BYTES
 from headgate.log.log import Log, LogSettings, Recovery
-from headgate.log.recovery import RecordsMissing
 
 
 def dropped_at_start(data_dir: Path) -> list[Recovery]:

@@ -10,9 +10,9 @@ from crc32c import crc32c
 from tests.log.support import DIRECTORY, SMALL, Place, append, batch_at, contents, memory, sync
 
 from headgate.log.checkpoint import CHECKPOINT_NAME
+from headgate.log.damage import LogDamaged, RecordsMissing
 from headgate.log.filesystem import Fault, MemoryFileSystem, read_file
 from headgate.log.log import LogSettings
-from headgate.log.recovery import LogDamaged, RecordsMissing
 from headgate.log.swap import COMPACTION_NAME, save_compacted_to
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark, save_sync_mark
 

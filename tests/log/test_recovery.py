@@ -7,9 +7,9 @@ import errno
 import pytest
 from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, filled, sync
 
+from headgate.log.damage import LogDamaged, RecordsMissing
 from headgate.log.filesystem import Fault, MemoryFileSystem, read_file
 from headgate.log.log import LogSettings
-from headgate.log.recovery import LogDamaged, RecordsMissing
 
 
 def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:

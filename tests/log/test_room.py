@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.log.support import DIRECTORY, Place, append, contents, memory, sync
 
+from headgate.log.damage import RecordsMissing
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
 from headgate.log.log import LogSettings
-from headgate.log.recovery import RecordsMissing
 
 WITH_ROOM = LogSettings(segment_bytes=10_000, index_interval_bytes=500, room_bytes=2000, room_after_bytes=300)
 FIRST = f"{0:020d}.log"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from headgate.domain.ids import TopicName
+from headgate.log.damage import LogDamaged
 from headgate.log.deletion import is_out_of_sight
 from headgate.log.log import Recovery
-from headgate.log.recovery import LogDamaged
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt, CatalogueEntry
 from headgate.topics.catalogue_copy import read_catalogue
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY

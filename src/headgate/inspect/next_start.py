@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.inspect.overlay import Overlay
+from headgate.log.damage import LogDamaged
 from headgate.log.header import CorruptBatch
 from headgate.log.log import Log, LogSettings, Recovery
-from headgate.log.recovery import LogDamaged
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,8 +6,9 @@
     filesystem.py   the port, the disk, and the implementation in memory with faults and power cuts
 
 Their parts: `header.py` and `compression.py` of batch; `segment.py`, `segment_file.py`, `segment_indexes.py`,
-`index.py`, `recovery.py`, `checkpoint.py` and `time_search.py` of log; `last_records.py`, `key_table.py`,
-`rewriting.py` and `swap.py` of compaction; `memory_filesystem.py` of filesystem.
+`index.py`, `recovery.py` with `segment_scan.py` and `damage.py`, `checkpoint.py` and `time_search.py` of log;
+`last_records.py`, `key_table.py`, `rewriting.py` and `swap.py` of compaction; `memory_filesystem.py` of
+filesystem.
 
 Notes for callers:
 

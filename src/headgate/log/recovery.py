@@ -25,14 +25,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from crc32c import crc32c
-
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
+from headgate.log.damage import LogDamaged, missing, out_of_order
 from headgate.log.filesystem import read_file
-from headgate.log.header import CRC_END, MAGIC, CorruptBatch
-from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.segment import Segment
 from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
+from headgate.log.segment_scan import end_of_saved, reopen, scan, walk_tail
 from headgate.log.segments import Segments, last_crc
 from headgate.log.swap import (
     CLEANED_SUFFIX,
@@ -42,7 +40,7 @@ from headgate.log.swap import (
     save_compacted_to,
 )
 from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
-from headgate.log.walking import find_whole_batch, walk_batches, written_end
+from headgate.log.walking import find_whole_batch, written_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,14 +94,6 @@ class Loaded:
     recovery: Recovery | None
     is_durable: bool
     compacted_to: int = 0
-
-
-class LogDamaged(OSError):
-    """A log is damaged. It is not changed, so that files can be restored from a copy."""
-
-
-class RecordsMissing(LogDamaged):
-    """Durable records are missing."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -229,10 +219,10 @@ def _read_segments(loading: Loading, start_offset: int, mark: SyncMark) -> _Foun
         if following is not None and (loading.clean or following <= loading.recovery_point):
             segment.use_saved(size, following)
             continue
-        if following is None and loading.clean and _walk_tail(segment, size):
+        if following is None and loading.clean and walk_tail(segment, size):
             continue
         gaps_to = loading.compacted_to if following is None else None
-        reason = _scan(segment, size, segments[-2].next_offset if at else None, gaps_to)
+        reason = scan(segment, size, segments[-2].next_offset if at else None, gaps_to)
         if reason is not None and following is None and loading.has_room and not loading.clean:
             written = written_end(segment.file().pread, segment.size, size)
             size = max(written, mark.bytes_of(base_offset, size))
@@ -255,7 +245,7 @@ def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: 
     # Deleted records may never have been durable: those below the log's start are not missed.
     if max(end_offset, checkpoint.log_start_offset) < durable_to:
         reason = f" ({found.torn.reason})" if found.torn is not None else ""
-        raise _missing(
+        raise missing(
             loading.directory, max(end_offset, checkpoint.log_start_offset), durable_to, reason=reason
         )
     if mark.last_crc >= 0 and mark.end_offset > max(loading.compacted_to, checkpoint.log_start_offset):
@@ -304,67 +294,21 @@ def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_
             str(directory),
         )
     if is_ours and bases and bases[0] > checkpoint.log_start_offset:
-        raise _missing(directory, checkpoint.log_start_offset, bases[0])
+        raise missing(directory, checkpoint.log_start_offset, bases[0])
     holes = []
     for base_offset, following in itertools.pairwise(bases):
         is_durable = loading.clean or following <= max(loading.recovery_point, mark.end_offset)
         if following <= loading.compacted_to or not is_durable:
             continue
         segment = Segment(files, directory, base_offset, loading.index_interval_bytes)
-        end = _end_of_saved(segment, files.size(segment.path()))
+        end = end_of_saved(segment, files.size(segment.path()))
         if end < following:
             if is_ours:
-                raise _missing(directory, end, following)
+                raise missing(directory, end, following)
             holes.append(following)
         elif end > following and is_ours:
-            raise _out_of_order(Segment(files, directory, following, 0), following, end)
+            raise out_of_order(Segment(files, directory, following, 0).path(), following, end)
     return holes
-
-
-def _missing(directory: Path, first: int, following: int, *, reason: str = "") -> RecordsMissing:
-    return RecordsMissing(
-        errno.EIO,
-        f"the records from {first} to {following - 1} are missing{reason}; restore their segments from a "
-        "copy (`headgate log verify` tells more)",
-        str(directory),
-    )
-
-
-def _end_of_saved(segment: Segment, size: int) -> int:
-    """Return the end offset of a closed segment, or that of its readable part."""
-    file = segment.file()
-    end = segment.base_offset
-    try:
-        last = segment.last_index_entry()
-        if last is not None and 0 < last[1] < size:
-            with suppress(CorruptBatch):
-                for at, header, _ in walk_batches(file, last[1], size):
-                    if at == last[1] and header.last_offset != last[0]:
-                        break
-                    if at > last[1] and header.base_offset < end:
-                        raise _out_of_order(segment, header.base_offset, end)
-                    end = header.next_offset
-                else:
-                    return end
-        # The index does not lead to the end: read the whole segment.
-        end = segment.base_offset
-        with suppress(CorruptBatch):
-            for _, header, _ in walk_batches(file, 0, size):
-                if header.base_offset < end:
-                    raise _out_of_order(segment, header.base_offset, end)
-                end = header.next_offset
-        return end
-    finally:
-        segment.close_file()
-
-
-def _out_of_order(segment: Segment, offset: int, expected: int) -> LogDamaged:
-    return LogDamaged(
-        errno.EIO,
-        f"offset {offset} is where {expected} was expected; restore the segment from a copy (`headgate log "
-        "verify` tells more)",
-        str(segment.path()),
-    )
 
 
 def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mapping[int, int] | None) -> None:
@@ -441,69 +385,6 @@ def _is_segment_file(name: str, suffix: str) -> bool:
     return name.endswith(suffix) and len(name) == _NAME_DIGITS + len(suffix) and name[:_NAME_DIGITS].isdigit()
 
 
-def _walk_tail(segment: Segment, size: int) -> bool:
-    """Load the last segment as a clean stop left it. Return False if it must be scanned instead."""
-    segment.size = size
-    if not segment.read_indexes():
-        return False
-    index, file = segment.offset_index, segment.file()
-    position = index.positions[-1] if len(index) else 0
-    segment.resume_at(position)
-    try:
-        if position:
-            for _, header, _ in walk_batches(file, 0, size):
-                segment.first_timestamp = header.max_timestamp
-                break
-        for at, header, _ in walk_batches(file, position, size):
-            if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
-                return False
-            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
-                return False
-            segment.note(at, header.size, header.last_offset, header.max_timestamp)
-    except CorruptBatch:
-        return False
-    segment.synced_bytes = segment.unchecked_bytes = size
-    segment.is_loaded_as_saved = True
-    return True
-
-
-def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | None) -> str | None:
-    """Read a segment's whole file and index it; return why it is bad after `segment.size` bytes, or None.
-
-    Offsets may be missing up to `gaps_to`; None means anywhere.
-    """
-    segment.forget_batches()
-    segment.is_loaded_as_saved = False
-    segment.synced_bytes = segment.unchecked_bytes = 0
-    if previous_end is not None and segment.base_offset < previous_end:
-        return f"it begins at {segment.base_offset}, the segment before it ends at {previous_end}"
-    expected = segment.base_offset
-    try:
-        for position, header, batch in walk_batches(segment.file(), 0, size):
-            if header.magic != MAGIC:
-                return f"message format {header.magic} at {position}"
-            is_gap_allowed = gaps_to is None or header.base_offset <= gaps_to
-            if header.base_offset < expected or (header.base_offset > expected and not is_gap_allowed):
-                return f"offset {header.base_offset} at {position} where {expected} was expected"
-            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
-                return f"offset {header.last_offset} at {position} is too far ahead for its segment"
-            if header.last_offset_delta < 0:
-                return f"a last offset delta of {header.last_offset_delta} at {position}"
-            if crc32c(batch[CRC_END:]) != header.crc:
-                return f"the CRC is wrong at {position}"
-            expected = header.next_offset
-            segment.note(position, header.size, header.last_offset, header.max_timestamp)
-    except CorruptBatch as error:
-        return error.reason
-    return None
-
-
-def _reopen(segment: Segment) -> None:
-    size = segment.size
-    if not _walk_tail(segment, size):
-        _scan(segment, size, None, None)
-
-
 def _is_within(segment: Segment, previous: Segment) -> bool:
     """Return whether a segment begins before the end of the previous one."""
     return segment.base_offset < previous.next_offset
@@ -523,7 +404,7 @@ def _drop_after(loading: Loading, segments: list[Segment], torn: _Torn) -> tuple
     if len(segments) > 1 and _is_within(bad, segments[-2]):
         bad.remove()
         segments.pop()
-        _reopen(segments[-1])
+        reopen(segments[-1])
     else:
         bad.cut_back()
     end_offset = segments[-1].next_offset

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from headgate.log.batch import CorruptBatch
-from headgate.log.recovery import LogDamaged
+from headgate.log.damage import LogDamaged
 from headgate.runtime.failures import Where, unexpected
 from headgate.topics.trouble import Trouble
 

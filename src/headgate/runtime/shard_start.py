@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.core.contract import Shard
 from headgate.log.batch import CorruptBatch
-from headgate.log.recovery import LogDamaged
+from headgate.log.damage import LogDamaged
 from headgate.records.errors import MalformedRecord
 from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.shard_kind import RecordFormat

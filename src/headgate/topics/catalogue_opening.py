@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from headgate.domain.ids import TopicName
+from headgate.log.damage import LogDamaged
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log, LogSettings, Recovery
-from headgate.log.recovery import LogDamaged
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt
