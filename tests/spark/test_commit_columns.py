@@ -85,11 +85,15 @@ def _pairs(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 
 
 def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[dict[str, Any]]:
-    """Return the vectorised reader's rows for keys and values."""
+    """Return the rows for keys and values, by both readers."""
     batch = encode_batch([Record(one, other, 5) for one, other in pairs])
     (records,), _ = read(batch)
-    rows = commit_columns.rows(records, TopicPartition(TopicName("t"), 3))
-    table = {name: column().to_pylist() for name, column in rows.columns.items()}
+    by_numpy, by_kernel = (
+        commit_columns.rows_of(records, found, TopicPartition(TopicName("t"), 3))
+        for found in (commit_columns.by_numpy(records), commit_columns.by_kernel(records))
+    )
+    table = {name: column().to_pylist() for name, column in by_numpy.columns.items()}
+    assert table == {name: column().to_pylist() for name, column in by_kernel.columns.items()}
     return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import Bits, Ints, gather, only
-from headgate.spark import arrow
+from headgate.spark import arrow, commit_kernel
 from headgate.spark.arrow import Column, Rows
 
 KEY_VERSIONS = (0, 1)
@@ -32,24 +32,19 @@ _VERSION_WITH_EXPIRE_TIMESTAMP = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
-    """Positions of the parts of offset commit keys; `fits` is false for any other key."""
+class Commits:
+    """The parts of offset commits, for each of some records; `fits` is false for any other record.
 
+    `version` is that of the value, -1 for a tombstone. `is_known` is false for a tombstone and for a future
+    version: the columns after it are then undefined, but for `metadata_size`, which is -1.
+    """
+
+    fits: Bits
     group_at: Ints
     group_size: Ints
     topic_at: Ints
     topic_size: Ints
-    partition_at: Ints
-    fits: Bits
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """The parts of offset commit values; `version` is -1 for a tombstone, `fits` false for an invalid value.
-
-    `is_known` is false for a tombstone and for a future version: the other columns are then undefined.
-    """
-
+    partition: Ints
     version: Ints
     is_known: Bits
     committed_offset: Ints
@@ -58,57 +53,87 @@ class _Values:
     metadata_size: Ints
     commit_timestamp_ms: Ints
     expire_timestamp_ms: Ints
-    fits: Bits
+
+
+def read_commits(records: Records) -> Commits:
+    """Find the offset commits among records, readable or with a future version of the value."""
+    return by_numpy(records) if commit_kernel.compiled_find_commits is None else by_kernel(records)
 
 
 def is_offset_commit(records: Records) -> Bits:
     """Return which records are offset commits, readable or with a future version of the value."""
-    return _keys(records).fits & _values(records).fits
+    return read_commits(records).fits
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:
     """Return the offset commits among the records, as `schemas.OFFSET_COMMITS`."""
-    keys, values = _keys(records), _values(records)
-    chosen = keys.fits & values.fits
-    records, keys, values = only(records, chosen), only(keys, chosen), only(values, chosen)
+    return rows_of(records, read_commits(records), where)
+
+
+def rows_of(records: Records, commits: Commits, where: TopicPartition) -> Rows:
+    """Return the offset commits that were found among the records, as `schemas.OFFSET_COMMITS`."""
+    records, commits = only(records, commits.fits), only(commits, commits.fits)
     payload, batches = records.payload, records.batches
     count = len(records)
-    unknown = ~values.is_known
-    no_epoch = unknown | (values.leader_epoch < 0)
+    unknown = ~commits.is_known
+    no_epoch = unknown | (commits.leader_epoch < 0)
     producer_id = batches.producer_id[records.batch]
     columns: dict[str, Column] = {
         "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
         "log_leader_epoch": lambda: arrow.leader_epochs(records),
-        "group_id": lambda: arrow.strings(payload, keys.group_at, keys.group_size),
-        "topic": lambda: arrow.strings(payload, keys.topic_at, keys.topic_size),
-        "partition": lambda: arrow.integers(_number(payload, ">i4", keys.partition_at), pa.int32()),
-        "committed_offset": lambda: arrow.integers(values.committed_offset, pa.int64(), unknown),
-        "leader_epoch": lambda: arrow.integers(values.leader_epoch, pa.int32(), no_epoch),
-        "metadata": lambda: arrow.strings(payload, values.metadata_at, values.metadata_size),
-        "commit_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, values.commit_timestamp_ms)),
-        "expire_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, values.expire_timestamp_ms)),
+        "group_id": lambda: arrow.strings(payload, commits.group_at, commits.group_size),
+        "topic": lambda: arrow.strings(payload, commits.topic_at, commits.topic_size),
+        "partition": lambda: arrow.integers(commits.partition, pa.int32()),
+        "committed_offset": lambda: arrow.integers(commits.committed_offset, pa.int64(), unknown),
+        "leader_epoch": lambda: arrow.integers(commits.leader_epoch, pa.int32(), no_epoch),
+        "metadata": lambda: arrow.strings(payload, commits.metadata_at, commits.metadata_size),
+        "commit_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, commits.commit_timestamp_ms)),
+        "expire_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, commits.expire_timestamp_ms)),
         "is_tombstone": lambda: pa.array(records.value_size < 0),
-        "value_version": lambda: arrow.integers(values.version, pa.int32(), values.version < 0),
+        "value_version": lambda: arrow.integers(commits.version, pa.int32(), commits.version < 0),
         "is_transactional": lambda: pa.array(batches.is_transactional[records.batch]),
         "producer_id": lambda: arrow.integers(producer_id, pa.int64(), producer_id < 0),
     }
     return Rows(count, columns)
 
 
-def _keys(records: Records) -> _Keys:
-    read = _Reader(records.payload, records.key_at, records.key_size)
-    version = read.number(">i2")
-    group_at, group_size = read.string()
-    topic_at, topic_size = read.string()
-    partition_at = read.at
-    read.number(">i4")
-    fits = read.fits & np.isin(version, KEY_VERSIONS) & (read.at == read.end) & ~records.is_control
-    return _Keys(group_at, group_size, topic_at, topic_size, partition_at, fits)
+def by_kernel(records: Records) -> Commits:
+    """Find the offset commits record by record, by machine code where numba is installed."""
+    find = commit_kernel.compiled_find_commits or commit_kernel.find_commits
+    out = np.zeros((commit_kernel.COLUMNS, len(records)), np.int64)
+    kind = np.zeros(len(records), np.int64)
+    octets = np.frombuffer(records.payload, np.uint8)
+    find(octets, records.key_at, records.key_size, records.value_at, records.value_size, out, kind)
+    is_known: Bits = kind == commit_kernel.KNOWN
+    return Commits(
+        fits=(kind != commit_kernel.NO_COMMIT) & ~records.is_control,
+        group_at=out[0],
+        group_size=out[1],
+        topic_at=out[2],
+        topic_size=out[3],
+        partition=out[4],
+        version=out[5],
+        is_known=is_known,
+        committed_offset=out[6],
+        leader_epoch=out[7],
+        # A column of positions must ascend, also where nothing is there.
+        metadata_at=np.where(is_known, out[8], records.value_at),
+        metadata_size=np.where(is_known, out[9], -1),
+        commit_timestamp_ms=out[10],
+        expire_timestamp_ms=out[11],
+    )
 
 
-def _values(records: Records) -> _Values:
+def by_numpy(records: Records) -> Commits:
+    """Find the offset commits field by field, for all records at once."""
+    key = _Reader(records.payload, records.key_at, records.key_size)
+    key_version = key.number(">i2")
+    group_at, group_size = key.string()
+    topic_at, topic_size = key.string()
+    partition = key.number(">i4")
+    is_key = key.fits & np.isin(key_version, KEY_VERSIONS) & (key.at == key.end) & ~records.is_control
     is_tombstone = records.value_size < 0
     read = _Reader(records.payload, records.value_at, records.value_size)
     version = np.where(is_tombstone, -1, read.number(">i2"))
@@ -120,7 +145,14 @@ def _values(records: Records) -> _Values:
     commit_timestamp_ms = read.number(">i8")
     expire_timestamp_ms = read.number(">i8", version == _VERSION_WITH_EXPIRE_TIMESTAMP)
     is_whole = read.fits & ((read.at == read.end) | (version >= _FIRST_FLEXIBLE_VERSION))
-    return _Values(
+    is_value = is_tombstone | (has_version & (is_whole | (version > LAST_VALUE_VERSION)))
+    return Commits(
+        fits=is_key & is_value,
+        group_at=group_at,
+        group_size=group_size,
+        topic_at=topic_at,
+        topic_size=topic_size,
+        partition=partition,
         version=version,
         is_known=is_known,
         committed_offset=committed_offset,
@@ -129,7 +161,6 @@ def _values(records: Records) -> _Values:
         metadata_size=np.where(is_known, metadata_size, -1),
         commit_timestamp_ms=commit_timestamp_ms,
         expire_timestamp_ms=expire_timestamp_ms,
-        fits=is_tombstone | (has_version & (is_whole | (version > LAST_VALUE_VERSION))),
     )
 
 

@@ -74,7 +74,11 @@ Event = dict[str, Any]
 
 def rows(records: Records, where: TopicPartition) -> Rows:
     """Return all records except offset commits, as `schemas.GROUP_EVENTS`."""
-    records = only(records, ~is_offset_commit(records))
+    return rows_of(only(records, ~is_offset_commit(records)), where)
+
+
+def rows_of(records: Records, where: TopicPartition) -> Rows:
+    """Return records none of which is an offset commit, as `schemas.GROUP_EVENTS`."""
     count = len(records)
     is_control, producer_id = records.is_control, records.batches.producer_id[records.batch]
     keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()

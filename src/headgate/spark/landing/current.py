@@ -31,6 +31,7 @@ CURRENT_SCHEMA: pa.Schema = pa.schema(
 
 MARKER_COLUMNS = ("log_offset", "log_timestamp", "event", "producer_id")
 NO_TIME = -1
+_MOST_NUMBERS_A_ROW = 4
 _COMMITTED, _ABORTED = "transaction_committed", "transaction_aborted"
 
 
@@ -137,11 +138,16 @@ def _fold(current: pa.Table, commits: pa.Table, settled: pa.Table) -> pa.Table:
 def key_numbers(rows: pa.Table, columns: tuple[str, ...]) -> Ints:
     """Return a number for each row, equal for rows with equal values in these columns."""
     number: Ints = np.zeros(rows.num_rows, np.int64)
+    size = 1
     for column in columns:
         codes = pc.fill_null(rows[column].combine_chunks().dictionary_encode().indices, -1)
         part = np.asarray(codes).astype(np.int64) + 1
-        # Compact numbers after each column: products of the numbers of values could overflow.
-        _, number = np.unique(number * (int(part.max(initial=0)) + 1) + part, return_inverse=True)
+        count = int(part.max(initial=0)) + 1
+        number, size = number * count + part, size * count
+        if size > _MOST_NUMBERS_A_ROW * rows.num_rows:
+            # Compact numbers: they number arrays, and products of the numbers of values could overflow.
+            found, number = np.unique(number, return_inverse=True)
+            size = len(found)
     return number
 
 

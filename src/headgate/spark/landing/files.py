@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,7 @@ class Folder:
     def write_tables(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
         """Write the tables as one Parquet file, of which at most one is in memory uncompressed."""
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(sink, schema, compression="zstd", **_encodings(schema)) as writer:
             for table in tables:
                 writer.write_table(table)
         self.write(name, sink.getvalue().to_pybytes())
@@ -138,6 +139,20 @@ class Folder:
         with system.open_output_stream(aside) as stream:
             stream.write(content)
         system.move(aside, path)
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the encodings of a table without nested columns: differences for numbers and times.
+
+    Sorted rows differ little, so files are a fraction of the size of those with dictionaries of numbers.
+    """
+    if any(pa.types.is_nested(field.type) for field in schema):
+        return {}
+    numbers = [
+        field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+    ]
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    return {"use_dictionary": texts, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
 
 
 def _aside_name(name: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pyarrow as pa
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
+from headgate.spark import commit_columns, event_columns
+from headgate.spark.arrow import Rows
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import tables
 from headgate.spark.landing.epochs import Epochs
@@ -83,18 +86,33 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
         for records in complete_records(planned):
             epochs.check(records.batches)
             new = only(records, records.offset >= wanted.start)
-            for name, batches in found.items():
-                batches.append(_rows(name, new, where))
+            for name, batch in _batches(new, views, where):
+                found[name].append(batch)
     rows = {name: pa.Table.from_batches(batches, _schema(name)) for name, batches in found.items()}
     return RangeRead(rows, epochs.last, epochs.has_gap)
 
 
-def _rows(table: str, records: Records, where: TopicPartition) -> pa.RecordBatch:
+def _batches(
+    records: Records, views: Collection[str], where: TopicPartition
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each view; the records are decoded once."""
+    commits = commit_columns.read_commits(records)
+    if tables.OFFSET_COMMITS in views:
+        rows = commit_columns.rows_of(records, commits, where)
+        yield tables.OFFSET_COMMITS, _batch(tables.OFFSET_COMMITS, rows)
+    if tables.GROUP_EVENTS in views:
+        rows = event_columns.rows_of(only(records, ~commits.fits), where)
+        yield tables.GROUP_EVENTS, _batch(tables.GROUP_EVENTS, rows)
+
+
+def _batch(table: str, rows: Rows) -> pa.RecordBatch:
     schema = _schema(table)
-    columns = tables.VIEWS[table].rows(records, where).columns
-    return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
+    if not rows.count:
+        return pa.RecordBatch.from_pylist([], schema)
+    return pa.RecordBatch.from_arrays([rows.columns[name]() for name in schema.names], schema=schema)
 
 
+@cache
 def _schema(table: str) -> pa.Schema:
     schema = arrow_schema(tables.VIEWS[table].schema)
     return pa.schema([field for field in schema if field.name != _WHERE_COLUMN])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -18,6 +18,7 @@ from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import current, groups, tables
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.merging import MergeTask, merge
+from headgate.spark.landing.ordering import by_date, sorted_rows
 from headgate.spark.landing.progress import LandingRefused
 from headgate.spark.landing.reading import LogRange, options_of, read_range
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
@@ -161,19 +162,10 @@ def _views_of(task: LandingTask) -> list[str]:
 
 
 def _write(task: LandingTask, table: str, rows: pa.Table) -> int:
-    order = [(column, "ascending") for column in tables.ORDER[table]]
     for date, of_date in by_date(rows, tables.TIME[table]):
         name = tables.range_file(table, task.partition, date, task.start, task.end)
-        Folder(task.target).write_table(name, of_date.sort_by(order))
+        Folder(task.target).write_table(name, sorted_rows(of_date, tables.ORDER[table]))
     return int(rows.num_rows)
-
-
-def by_date(rows: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each UTC date of a column of times."""
-    dates = pc.fill_null(pc.strftime(rows[column], "%Y-%m-%d"), tables.NO_DATE)
-    found: Iterable[str] = pc.unique(dates).to_pylist()
-    for date in sorted(found):
-        yield date, rows.filter(pc.equal(dates, date))
 
 
 # --- states ---

@@ -1,0 +1,120 @@
+"""Find the parts of offset commits record by record, as machine code where numba is installed.
+
+Tests run the same function as plain Python. Without numba, `headgate.spark.commit_columns` reads with numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+COLUMNS = 12
+"""Rows of the output: position and size of the group, position and size of the topic, partition, version of
+the value, committed offset, leader epoch, position and size of the metadata, commit and expire timestamp.
+"""
+
+NO_COMMIT, TOMBSTONE, UNKNOWN, KNOWN = 0, 1, 2, 3
+"""Kinds of records: no valid commit, a removal, a value of a version without a layout here, a commit."""
+
+_SMALLEST_KEY = 10
+_LAST_VERSION = 4
+_NONE = -1
+
+
+def number(octets: Any, at: Any, width: Any) -> Any:
+    """Return the big-endian integer of so many bytes."""
+    value = int(octets[at])
+    if value >= 0x80:
+        value -= 0x100
+    for index in range(1, width):
+        value = value * 0x100 + int(octets[at + index])
+    return value
+
+
+def find_commits(
+    octets: Any, key_at: Any, key_size: Any, value_at: Any, value_size: Any, out: Any, kind: Any
+) -> None:
+    """Fill `out`, a row for each of `COLUMNS` and a column for each record, and `kind`, one for each record.
+
+    Sizes of -1 mean null. The layouts are those of `headgate.spark.commit_columns`.
+    """
+    for row in range(len(key_at)):
+        at = key_at[row]
+        end = at + key_size[row]
+        if key_size[row] < _SMALLEST_KEY:
+            continue
+        version = number(octets, at, 2)
+        group_size = number(octets, at + 2, 2)
+        topic_at = at + 6 + group_size
+        if version < 0 or version > 1 or group_size < 0 or topic_at + 4 > end:
+            continue
+        topic_size = number(octets, topic_at - 2, 2)
+        if topic_size < 0 or topic_at + topic_size + 4 != end:
+            continue
+        out[0, row] = at + 4
+        out[1, row] = group_size
+        out[2, row] = topic_at
+        out[3, row] = topic_size
+        out[4, row] = number(octets, end - 4, 4)
+        out[5, row] = _NONE
+        if value_size[row] < 0:
+            kind[row] = TOMBSTONE
+            continue
+        at = value_at[row]
+        end = at + value_size[row]
+        if value_size[row] < 2:
+            continue
+        version = number(octets, at, 2)
+        out[5, row] = version
+        if version > _LAST_VERSION:
+            kind[row] = UNKNOWN
+            continue
+        at += 2
+        if at + (12 if version >= 3 else 8) > end:
+            continue
+        out[6, row] = number(octets, at, 8)
+        at += 8
+        out[7, row] = _NONE
+        if version >= 3:
+            out[7, row] = number(octets, at, 4)
+            at += 4
+        size = 0
+        if version == _LAST_VERSION:
+            for index in range(5):
+                octet = int(octets[at])
+                at += 1
+                size += (octet & 0x7F) << (7 * index)
+                if octet < 0x80:
+                    break
+            size -= 1
+        else:
+            size = number(octets, at, 2)
+            at += 2
+        if size < 0 or at + size + (16 if version == 1 else 8) > end:
+            continue
+        out[8, row] = at
+        out[9, row] = size
+        at += size
+        out[10, row] = number(octets, at, 8)
+        at += 8
+        out[11, row] = _NONE
+        if version == 1:
+            out[11, row] = number(octets, at, 8)
+            at += 8
+        if at == end or version == _LAST_VERSION:
+            kind[row] = UNKNOWN if version < 0 else KNOWN
+
+
+def _compiled() -> Callable[..., None] | None:
+    try:
+        from numba import njit
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
+    register_jitable(number)
+    compiled: Callable[..., None] = njit(cache=True, nogil=True)(find_commits)
+    return compiled
+
+
+compiled_find_commits = _compiled()
+"""None without numba."""

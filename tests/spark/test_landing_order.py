@@ -1,0 +1,66 @@
+"""The order of landed rows, computed from numbers, is the order that Arrow would give them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headgate.spark.landing.ordering import by_date, sorted_rows
+
+DAY_US = 86_400_000_000
+SCHEMA = pa.schema(
+    [
+        pa.field("group_id", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("log_offset", pa.int64()),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+ORDER = ("group_id", "topic", "partition", "log_offset")
+
+
+def table(seed: int, count: int, widest: int, *, in_log_order: bool) -> pa.Table:
+    """Return rows with nulls and odd names."""
+    chance = random.Random(seed)
+    names = ["", "a", "b", "\u00e9", "z", "\U0001f600", None]
+    offsets = range(count) if in_log_order else [chance.randrange(5) for _ in range(count)]
+    rows: list[dict[str, Any]] = [
+        {
+            "group_id": chance.choice(names),
+            "topic": chance.choice(names),
+            "partition": chance.choice([0, 1, widest, -widest]),
+            "log_offset": offset,
+            "at": chance.choice([-1, 0, DAY_US - 1, DAY_US, 20_000 * DAY_US, None]),
+        }
+        for offset in offsets
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("widest", [1, 2**31 - 1])
+@pytest.mark.parametrize("in_log_order", [True, False])
+def test_the_order_is_that_of_arrow(seed: int, widest: int, in_log_order: bool) -> None:
+    """Texts by their bytes, nulls last; with numbers that do not fit together into 64 bits, too."""
+    rows = table(seed, 50, widest, in_log_order=in_log_order)
+    expected = rows.sort_by([(column, "ascending") for column in ORDER])
+    keys = list(ORDER)
+    found = sorted_rows(rows, ORDER)
+    assert found.select(keys).equals(expected.select(keys))
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, rows.to_pylist()))
+    assert sorted_rows(rows.slice(0, 0), ORDER).num_rows == 0
+
+
+def test_rows_are_divided_by_their_utc_date() -> None:
+    """Those without a time come last, under a name of their own."""
+    rows = table(1, 60, 1, in_log_order=True)
+    parts = list(by_date(rows, "at"))
+    assert [date for date, _ in parts] == ["1969-12-31", "1970-01-01", "1970-01-02", "2024-10-04", "unknown"]
+    assert sum(part.num_rows for _, part in parts) == 60
+    assert list(by_date(rows.slice(0, 0), "at")) == []
+    ((date, one),) = by_date(rows.filter(pa.compute.equal(rows["at"], rows["at"][0])), "at")
+    assert one.num_rows and date
