@@ -37,6 +37,7 @@ from headgate.admin.reset import (
 )
 from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
+from headgate.admin.share_groups import ShareTarget
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
@@ -50,6 +51,7 @@ from headgate.client.history import (
 )
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition, PauseState
+from headgate.client.share_groups import ShareGroupDescription, ShareMemberDescription, ShareOffset
 from headgate.domain.ids import TopicPartition
 
 __all__ = [
@@ -88,6 +90,10 @@ __all__ = [
     "RewindStep",
     "RewindUnfinished",
     "RewoundPartition",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "ShareOffset",
+    "ShareTarget",
     "ShiftBy",
     "Target",
     "ToCurrent",

@@ -28,6 +28,7 @@ from headgate.admin.restore import (
     topic_ids,
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
+from headgate.admin.share_groups import ShareGroupAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import LATEST, Cluster
 from headgate.client.errors import check
@@ -40,8 +41,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
 
-class Admin:
-    """Administration of the consumer groups of a cluster. Close it, or use it in a `with` block.
+class Admin(ShareGroupAdmin):
+    """Administration of the groups of a cluster. Close it, or use it in a `with` block.
 
     `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call. Methods raise the
     errors of `headgate.client.errors`. Not thread-safe.

@@ -13,6 +13,7 @@ from headgate.cli.log import log
 from headgate.cli.report import report
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
+from headgate.cli.share_groups import share_groups
 from headgate.cli.spark import spark
 from headgate.compiled import build_text
 
@@ -30,6 +31,7 @@ spark.command(no_args_is_help=True)(report)
 app.add_typer(spark)
 app.add_typer(fleet)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
+app.command(cls=OptionalValues, no_args_is_help=True)(share_groups)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,0 +1,294 @@
+"""Run the requested action and return its exit code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+
+from headgate.admin import (
+    Admin,
+    ClientError,
+    PartlyRefused,
+    RequestRefused,
+    ShareGroupDescription,
+    ShareTarget,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    TopicPartition,
+)
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
+from headgate.cli.consumer_groups.printing import Columns, Row, print_json, print_table, say
+from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.share_groups.options import Options
+from headgate.cli.share_groups.usage import action_of
+from headgate.domain.errors import ErrorCode
+
+STATES = ("Empty", "Stable")
+
+_OFFSETS: Columns = ("group", "topic", "partition", "start_offset", "lag")
+_OFFSETS_VERBOSE: Columns = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:])
+_MEMBERS: Columns = ("group", "consumer_id", "host", "client_id", "partition_count", "assignment")
+_MEMBERS_VERBOSE: Columns = (*_MEMBERS[:5], "member_epoch", "assignment")
+_STATE: Columns = ("group", "coordinator", "state", "member_count")
+_STATE_VERBOSE: Columns = (*_STATE[:3], "group_epoch", "assignment_epoch", "member_count")
+
+
+def run(options: Options) -> int:
+    """Run the requested action, print its result and return the exit code."""
+    try:
+        action = _ACTIONS[action_of(options)]
+        try:
+            admin = Admin(options.bootstrap_server, options.timeout / 1000)
+        except ValueError as problem:
+            raise UsageProblem(f"--bootstrap-server {options.bootstrap_server}: {problem}") from problem
+        with admin:
+            return action(admin, options)
+    except UsageProblem as problem:
+        say(str(problem))
+        return 2
+    except ClientError as error:
+        say(in_words(error))
+        return 1
+
+
+def list_groups(admin: Admin, options: Options) -> int:
+    """Print the ids of the groups, and with --state their states."""
+    states = [word.strip() for word in (options.state or "").split(",") if word.strip()]
+    for word in states:
+        if word.capitalize() not in STATES:
+            raise UsageProblem(f"--state {options.state}: {word} is unknown; choose from {', '.join(STATES)}")
+    listings = admin.list_share_groups([word.capitalize() for word in states])
+    rows: list[Row] = [{"group": one.group_id, "state": one.state} for one in listings]
+    if options.output == "json":
+        print_json({"groups": rows})
+    elif options.state is None:
+        for one in listings:
+            print(one.group_id)
+    else:
+        print_table(rows, ("group", "state"))
+    return 0
+
+
+# --- --describe ---
+
+
+def describe_groups(admin: Admin, options: Options) -> int:
+    """Print the descriptions of the groups. Return 1 if one of them does not exist."""
+    group_ids = _asked_groups(admin, options)
+    described = admin.describe_share_groups(group_ids)
+    found = [group for group in described.values() if group is not None]
+    reports = [(group, _rows(admin, group, options)) for group in found]
+    columns, name = _columns(options)
+    if options.output == "json":
+        print_json({"groups": [{**_state_row(group), name: rows} for group, rows in reports]})
+    else:
+        for number, (group, rows) in enumerate(reports):
+            if number:
+                print()
+            if not group.members and name != "offsets":
+                say(f"share group {group.group_id} has no active members")
+            if rows:
+                print_table(rows, columns)
+            elif name == "offsets":
+                say(f"share group {group.group_id} has no offset information")
+    for group_id, one in described.items():
+        if one is None:
+            say(_not_there(admin, group_id))
+    return 0 if len(found) == len(described) else 1
+
+
+def _columns(options: Options) -> tuple[Columns, str]:
+    if options.members:
+        return (_MEMBERS_VERBOSE if options.verbose else _MEMBERS), "members"
+    if options.state is not None:
+        return (_STATE_VERBOSE if options.verbose else _STATE), "states"
+    return (_OFFSETS_VERBOSE if options.verbose else _OFFSETS), "offsets"
+
+
+def _rows(admin: Admin, group: ShareGroupDescription, options: Options) -> list[Row]:
+    if options.members:
+        return [
+            {
+                "group": group.group_id,
+                "consumer_id": member.member_id,
+                "host": member.host,
+                "client_id": member.client_id,
+                "partition_count": len(member.assignment),
+                "member_epoch": member.member_epoch,
+                "assignment": assignment_text(member.assignment),
+            }
+            for member in group.members
+        ]
+    if options.state is not None:
+        return [_state_row(group)]
+    return [
+        {
+            "group": group.group_id,
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "leader_epoch": one.leader_epoch,
+            "start_offset": one.start_offset,
+            "lag": one.lag,
+        }
+        for one in admin.share_offsets(group.group_id)
+    ]
+
+
+def _state_row(group: ShareGroupDescription) -> Row:
+    return {
+        "group": group.group_id,
+        "coordinator": f"{group.coordinator} ({group.coordinator_id})",
+        "state": group.state,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "member_count": len(group.members),
+    }
+
+
+# --- changes ---
+
+
+def reset_offsets(admin: Admin, options: Options) -> int:
+    """Show the new start offsets of each group; with --execute, set them. Return 1 if a group was refused."""
+    target = _target_of(options)
+    rows: list[Row] = []
+    is_refused = False
+    for group_id in dict.fromkeys(options.group):
+        try:
+            planned = admin.plan_share_reset(_partitions(admin, group_id, options), target)
+            if options.execute:
+                starts = {one.partition: one.offset for one in planned}
+                admin.alter_share_offsets(group_id, starts)
+        except (PartlyRefused, RequestRefused) as error:
+            say(in_words(error))
+            is_refused = True
+            continue
+        rows += [
+            {
+                "group": group_id,
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "new_offset": one.offset,
+            }
+            for one in planned
+        ]
+    if options.output == "json":
+        print_json({"is_executed": options.execute, "offsets": rows})
+    elif rows:
+        print_table(rows, ("group", "topic", "partition", "new_offset"))
+        if not options.execute:
+            say("nothing was changed; add --execute to make the changes")
+    return 1 if is_refused else 0
+
+
+def _target_of(options: Options) -> ShareTarget:
+    if options.to_datetime is not None:
+        return ToDatetime(parse_datetime(options.to_datetime))
+    return ToEarliest() if options.to_earliest else ToLatest()
+
+
+def _partitions(admin: Admin, group_id: str, options: Options) -> list[TopicPartition]:
+    if options.all_topics:
+        return [one.partition for one in admin.share_offsets(group_id)]
+    found: list[TopicPartition] = []
+    for topic, indexes in map(parse_topic, options.topic):
+        there = admin.partitions_of(topic)
+        missing = set(indexes or ()).difference(one.partition for one in there)
+        if missing:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise RequestRefused(f"{topic}-{min(missing)}", code, f"{topic} has {len(there)} partitions")
+        found += [one for one in there if indexes is None or one.partition in indexes]
+    return found
+
+
+def delete_groups(admin: Admin, options: Options) -> int:
+    """Delete groups and print the result of each. Return 1 if one was refused."""
+    group_ids = _asked_groups(admin, options)
+    errors: dict[str, ClientError] = {}
+    for group_id, described in admin.describe_share_groups(group_ids).items():
+        if described is None:
+            errors[group_id] = RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND)
+    try:
+        admin.delete_groups([group_id for group_id in group_ids if group_id not in errors])
+    except PartlyRefused as refused:
+        errors.update(refused.refused)
+    rows: list[Row] = [{"group": one, "status": _status(errors.get(one))} for one in group_ids]
+    return _print_results(rows, ("group", "status"), "groups", errors, options)
+
+
+def delete_offsets(admin: Admin, options: Options) -> int:
+    """Forget topics in groups and print the result of each. Return 1 if one was refused."""
+    rows: list[Row] = []
+    errors: dict[str, ClientError] = {}
+    topics = list(dict.fromkeys(options.topic))
+    for group_id in dict.fromkeys(options.group):
+        refused: Mapping[str, ClientError] = {}
+        try:
+            admin.delete_share_offsets(group_id, topics)
+        except PartlyRefused as partly:
+            refused = partly.refused
+        except RequestRefused as error:
+            refused = dict.fromkeys(topics, error)
+        errors.update(refused)
+        rows += [
+            {"group": group_id, "topic": topic, "status": _status(refused.get(topic))} for topic in topics
+        ]
+    return _print_results(rows, ("group", "topic", "status"), "topics", errors, options)
+
+
+_DELETED = "deleted"
+
+
+def _status(error: ClientError | None) -> str:
+    if error is None:
+        return _DELETED
+    if isinstance(error, RequestRefused) and error.error is not None:
+        return error.error.name
+    return str(error)
+
+
+def _print_results(
+    rows: list[Row], columns: Columns, name: str, errors: Mapping[str, ClientError], options: Options
+) -> int:
+    if options.output == "json":
+        print_json({name: rows})
+    elif rows:
+        print_table(rows, columns)
+    for text in dict.fromkeys(in_words(error) for error in errors.values()):
+        say(text)
+    return 1 if errors else 0
+
+
+# --- groups ---
+
+
+def _asked_groups(admin: Admin, options: Options) -> list[str]:
+    if not options.all_groups:
+        return list(dict.fromkeys(options.group))
+    listings = admin.list_share_groups()
+    if not listings:
+        say("there are no share groups")
+    return [one.group_id for one in listings]
+
+
+def _not_there(admin: Admin, group_id: str) -> str:
+    """Return the message for a group that does not exist, with the most similar name if there is one."""
+    near = difflib.get_close_matches(group_id, _ids(admin), n=1)
+    hint = f"did you mean {near[0]}?" if near else "`headgate share-groups --list` lists all share groups"
+    return f"there is no share group called {group_id}; {hint}"
+
+
+def _ids(admin: Admin) -> Iterable[str]:
+    return [one.group_id for one in admin.list_share_groups()]
+
+
+_ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
+    "list": list_groups,
+    "describe": describe_groups,
+    "reset_offsets": reset_offsets,
+    "delete": delete_groups,
+    "delete_offsets": delete_offsets,
+}

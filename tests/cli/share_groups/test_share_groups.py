@@ -1,0 +1,162 @@
+"""`headgate share-groups` against a server: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.cli.support import Command, rows
+from typer.testing import CliRunner, Result
+
+from headgate.broker import run
+from headgate.cli import app
+from headgate.client.cluster import Cluster
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers() -> Iterator[str]:
+    """A server with the topics `orders` (three partitions) and `other`, and a member in the group `busy`."""
+    with run({"group.share.assignment.interval.ms": "0"}) as broker:
+        with Cluster(broker.bootstrap_servers) as cluster:
+            topics = [
+                CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+                for name, count in (("orders", 3), ("other", 1))
+            ]
+            cluster.any_node().request(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
+            epoch = heartbeat(cluster, 0, ["orders"])
+            while epoch < 3:
+                epoch = heartbeat(cluster, epoch)
+        yield broker.bootstrap_servers
+
+
+def heartbeat(cluster: Cluster, epoch: int, topics: list[str] | None = None) -> int:
+    """Send a heartbeat as a member of the group `busy`; its next epoch."""
+    request = ShareGroupHeartbeatRequest(
+        group_id="busy", member_id="member-1", member_epoch=epoch, subscribed_topic_names=topics
+    )
+    response = cluster.ask_coordinator(GroupId("busy"), request)
+    assert response.error_code == ErrorCode.NONE
+    return response.member_epoch
+
+
+@pytest.fixture
+def command(bootstrap_servers: str) -> Command:
+    """Run the command in this process with that server."""
+
+    def invoke(*arguments: Any) -> Result:
+        words = ["share-groups", "--bootstrap-server", bootstrap_servers, *map(str, arguments)]
+        return CliRunner().invoke(app, words)
+
+    return invoke
+
+
+@pytest.fixture
+def empty(command: Command) -> str:
+    """A group without members that begins at offset 0 in two partitions of `orders`."""
+    done = command(
+        "--reset-offsets", "--group", "empty", "--topic", "orders:0,2", "--to-earliest", "--execute"
+    )
+    assert done.exit_code == 0, done.stderr
+    return "empty"
+
+
+def test_groups_are_listed(command: Command, empty: str) -> None:
+    """By id; with --state also their states, or those in a state."""
+    assert command("--list").stdout.split() == ["busy", "empty"]
+    assert rows(command("--list", "--state")) == [["GROUP", "STATE"], ["busy", "Stable"], ["empty", "Empty"]]
+    assert rows(command("--list", "--state", "empty"))[1:] == [["empty", "Empty"]]
+    listed = json.loads(command("--list", "--output", "json").stdout)
+    assert listed == {"groups": [{"group": "busy", "state": "Stable"}, {"group": "empty", "state": "Empty"}]}
+
+
+def test_offsets_are_described_in_kafkas_columns(command: Command, empty: str) -> None:
+    """Start offset and lag of each share-partition, with --verbose the leader epoch; a dash for none."""
+    heading = ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]
+    assert rows(command("--describe", "--group", empty)) == [
+        heading,
+        [empty, "orders", "0", "0", "0"],
+        [empty, "orders", "2", "0", "0"],
+    ]
+    verbose = rows(command("--describe", "--group", "busy", "--offsets", "--verbose"))
+    assert verbose[0] == [*heading[:3], "LEADER-EPOCH", *heading[3:]]
+    assert verbose[1] == ["busy", "orders", "0", "-", "-", "-"]
+    described = json.loads(command("--describe", "--all-groups", "--output", "json").stdout)["groups"]
+    assert [(one["group"], len(one["offsets"])) for one in described] == [("busy", 3), ("empty", 2)]
+
+
+def test_members_and_states_are_described(command: Command, empty: str) -> None:
+    """With the columns of Kafka's tool."""
+    heading, member = rows(command("--describe", "--group", "busy", "--members"))
+    assert heading == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-ASSIGNMENT"]
+    assert (member[0], member[1], member[4], member[5]) == ("busy", "member-1", "3", "orders:0,1,2")
+    heading, state = rows(command("--describe", "--group", "busy", "--state", "--verbose"))
+    assert heading == ["GROUP", "COORDINATOR", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
+    assert (state[0], state[-4:]) == ("busy", ["Stable", "3", "3", "1"])
+    assert "no active members" in command("--describe", "--group", empty, "--members").stderr
+
+
+def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) -> None:
+    """A plan changes nothing; a group with members refuses the execution."""
+    asked = ("--reset-offsets", "--topic", "orders:1", "--to-latest")
+    planned = command(*asked, "--group", empty)
+    assert rows(planned) == [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], [empty, "orders", "1", "0"]]
+    assert "--execute" in planned.stderr
+    assert len(rows(command("--describe", "--group", empty))) == 3
+    assert command(*asked, "--group", empty, "--execute").exit_code == 0
+    assert len(rows(command("--describe", "--group", empty))) == 4
+    refused = command(*asked, "--group", "busy", "--execute")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "NON_EMPTY_GROUP" in refused.stderr
+    missing = command("--reset-offsets", "--group", empty, "--topic", "orders:7", "--to-latest")
+    assert (missing.exit_code, "orders-7" in missing.stderr) == (1, True)
+    dated = command(
+        "--reset-offsets", "--group", empty, "--all-topics", "--to-datetime", "2020-01-01T00:00:00"
+    )
+    assert len(rows(dated)) == 4
+
+
+def test_topics_and_groups_are_forgotten(command: Command, empty: str) -> None:
+    """Each with its result; what does not exist, or has members, is refused."""
+    deleted = command("--delete-offsets", "--group", empty, "--topic", "orders")
+    assert rows(deleted) == [["GROUP", "TOPIC", "STATUS"], [empty, "orders", "deleted"]]
+    refused = command("--delete-offsets", "--group", empty, "--topic", "nowhere")
+    assert (refused.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in refused.stdout) == (1, True)
+    results = command("--delete", "--group", empty, "--group", "busy", "--group", "none")
+    assert results.exit_code == 1
+    assert [line.split()[-1] for line in results.stdout.splitlines()[1:]] == [
+        "deleted",
+        "NON_EMPTY_GROUP",
+        "GROUP_ID_NOT_FOUND",
+    ]
+    assert command("--list").stdout.split() == ["busy"]
+    missing = command("--describe", "--group", "bus")
+    assert (missing.exit_code, "did you mean busy?" in missing.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--list", "--describe"),
+        ("--describe",),
+        ("--describe", "--group", "g", "--members", "--offsets"),
+        ("--list", "--topic", "t"),
+        ("--reset-offsets", "--group", "g", "--topic", "t"),
+        ("--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--dry-run", "--execute"),
+        ("--list", "--output", "csv"),
+        ("--list", "--state", "busy"),
+    ],
+)
+def test_other_combinations_are_refused(command: Command, arguments: tuple[str, ...]) -> None:
+    """With what is expected, and exit code 2."""
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr
