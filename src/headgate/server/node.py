@@ -47,6 +47,7 @@ from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
 from headgate.server.shares.delivery import ShareDelivery
+from headgate.server.transaction_gauges import transaction_gauges
 from headgate.server.transactions import MarkerWriter
 from headgate.shards.groups import group_shards
 from headgate.shards.share_state import share_state_shards
@@ -222,6 +223,7 @@ class BrokerNode:
         )
         yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
+        yield from transaction_gauges(self.topics.in_transaction, self.system_time())
         yield from log_gauges(self.topics.all(), self.settings["headgate.metrics.topics"])
         yield from self._checkpoints.gauges()
         yield from self._lags.gauges(shards)

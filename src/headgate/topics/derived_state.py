@@ -69,6 +69,7 @@ class DerivedState:
         """Use the state of a log that was opened."""
         log, self.epochs, self._transactions = opened
         self._generation = log.generation
+        self._tell_open_transactions()
         self._begin_epoch(log.log_end_offset)
         if log.log_end_offset == 0:
             self.forget_producers()
@@ -94,20 +95,26 @@ class DerivedState:
             self._epochs_are_saved = True
 
     def appended(
-        self, log: Log, headers: Sequence[BatchHeader], batches: Sequence[Buffer], size: int
+        self,
+        log: Log,
+        headers: Sequence[BatchHeader],
+        batches: Sequence[Buffer],
+        size: int,
+        now: Millis | None,
     ) -> None:
-        """Note batches of together `size` bytes at the log's end."""
+        """Note batches of together `size` bytes at the log's end, appended at `now`, if that is known."""
         self.appended_bytes += size
         for at, header in enumerate(headers):
             if header.producer_id >= 0:
-                self._take(log, header, batches[at])
+                self._take(log, header, batches[at], now)
 
-    def _take(self, log: Log, header: BatchHeader, batch: Buffer) -> None:
+    def _take(self, log: Log, header: BatchHeader, batch: Buffer, now: Millis | None) -> None:
         """Note a producer's batch at the log's end."""
         if header.is_transactional and self._generation == log.generation:
-            aborted = self._transactions.take(header, batch)
+            aborted = self._transactions.take(header, batch, now)
             if aborted is not None:
                 log.segments.note_aborted(aborted)
+            self._tell_open_transactions()
         if self._producers is not None:
             self._producers.take(header, batch)
 
@@ -149,12 +156,27 @@ class DerivedState:
 
     # --- transactions ---
 
+    def _tell_open_transactions(self) -> None:
+        """Keep the list of partitions with open transactions, for the metrics."""
+        place = (self._topic.name, self._index)
+        if len(self._transactions):
+            self._topic.shared.in_transaction[place] = self._transactions
+        else:
+            self._topic.shared.in_transaction.pop(place, None)
+
+    def given_up(self) -> None:
+        """Forget all state: the topic is deleted."""
+        self.forget_producers()
+        self._transactions = Transactions()
+        self._tell_open_transactions()
+
     def transactions(self, log: Log) -> Transactions:
         """Return the transactions of the log; load them again after a recovery. Raises OSError."""
         if self._generation != log.generation:
             self.forget_producers()
             self._transactions, _ = load_transactions(log, self._snapshot_of(log))
             self._generation = log.generation
+            self._tell_open_transactions()
         return self._transactions
 
     # --- producers ---

@@ -184,7 +184,7 @@ class Partition(PartitionLog):
         if self.topic.policy.uses_log_append_time:
             append_time = now
             set_log_append_time(batch, 0, now)
-        base_offset = self._write(log, (batch,))
+        base_offset = self._write(log, (batch,), now)
         if self._trouble is not None:
             self._trouble.appended(is_enough=not self.topic.policy.is_durable)
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
@@ -395,7 +395,7 @@ class Partition(PartitionLog):
             self._log.settings = self.topic.log_settings()
             self.advance()
 
-    def _write(self, log: Log, batches: Sequence[bytearray]) -> int:
+    def _write(self, log: Log, batches: Sequence[bytearray], now: Millis | None = None) -> int:
         self.topic.shared.used(log)
         self._derived.append_begins()
         base_offset = next_offset = log.log_end_offset
@@ -408,7 +408,7 @@ class Partition(PartitionLog):
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         log.append(data, headers)
         derived = self._derived
-        derived.appended(log, headers, batches, len(data))
+        derived.appended(log, headers, batches, len(data), now)
         self._announcements.appended(next_offset, len(data))
         if not self.topic.policy.is_durable:
             self.advance()

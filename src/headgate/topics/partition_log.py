@@ -161,7 +161,7 @@ class PartitionLog:
             self._log.give_up()
             self.topic.shared.closed(self._log)
             self._log = None
-        self._derived.forget_producers()
+        self._derived.given_up()
 
     def opening(self) -> Callable[[], None] | None:
         """Return the work that reads the log from the disk, to be run once in another thread; None if not

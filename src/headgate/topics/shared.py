@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log
 from headgate.topics.producers import ProducerCount
+from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import Waiters
 
 
@@ -30,6 +31,8 @@ class Shared:
     """Partitions whose logs a crash may have torn, and which were not opened since."""
     seconds: Callable[[], float] = time.monotonic
     """Steady clock, for the retries of failed operations."""
+    in_transaction: dict[tuple[TopicName, int], Transactions] = field(default_factory=dict)
+    """The partitions with open transactions, as far as their logs were opened."""
     producers: ProducerCount = field(default_factory=ProducerCount)
     open_files_limit: int = 512
     """Maximum number of logs with open files; beyond it, the least recently used one closes its files."""

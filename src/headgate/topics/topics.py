@@ -38,6 +38,7 @@ from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.shared import Shared
 from headgate.topics.topic import Topic
+from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import Waiters
 
 logger = logging.getLogger(__name__)
@@ -122,6 +123,11 @@ class Topics:
     def committed_waiters(self) -> Waiters:
         """The waiting long polls for committed records."""
         return self._shared.committed_waiters
+
+    @property
+    def in_transaction(self) -> Mapping[tuple[TopicName, int], Transactions]:
+        """The open transactions by topic and partition, of the logs that were opened."""
+        return self._shared.in_transaction
 
     @property
     def leader_epoch(self) -> int:

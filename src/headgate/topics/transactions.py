@@ -38,13 +38,13 @@ class Verification(Enum):
 
 
 class OpenTransaction(NamedTuple):
-    """A producer's open transaction: its epoch, its first offset, and the time of its first batch in ms."""
+    """A producer's open transaction."""
 
     producer_id: int
     epoch: int
     first_offset: int
     since: Millis
-    """The largest timestamp of the first batch; -1 without timestamps."""
+    """The time of the append of the first batch, in ms; its largest timestamp if that time is not known."""
 
 
 class TransactionMarker(NamedTuple):
@@ -120,21 +120,24 @@ class Transactions:
         if self._first_open is None:
             self._first_open = transaction.first_offset
 
-    def take(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
-        """Take the next batch of the log, of a producer; return the transaction that it aborts. Raises
-        CorruptBatch.
+    def take(
+        self, header: BatchHeader, batch: Buffer, now: Millis | None = None
+    ) -> AbortedTransaction | None:
+        """Take the next batch of the log, of a producer; return the transaction that it aborts.
+
+        `now` is the time of its append; None for a batch that was read from the log. Raises CorruptBatch.
         """
         if header.is_control:
             marker = read_marker(batch) if header.record_count else None
             return None if marker is None else self._end(header, marker)
         if header.is_transactional:
-            self._continue(header)
+            self._continue(header, now)
         return None
 
-    def _continue(self, header: BatchHeader) -> None:
+    def _continue(self, header: BatchHeader, now: Millis | None) -> None:
         known = self._open.get(header.producer_id)
         if known is None:
-            since = Millis(header.max_timestamp)
+            since = Millis(header.max_timestamp) if now is None else now
             self.restore(
                 OpenTransaction(header.producer_id, header.producer_epoch, header.base_offset, since)
             )
