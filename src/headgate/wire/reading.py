@@ -66,6 +66,7 @@ class ReaderSource:
         """Format and variable of each field of fixed size that the source does not read yet."""
 
     def compile_reader(self) -> Any:
+        """Return the function that reads a message of this type from the bytes at a position."""
         source = self.source
         with source.block("def read(data, at):"):
             source.line("size = len(data)")

@@ -69,6 +69,7 @@ class _WriterSource:
         """Format and expression of each field of fixed size that the source does not write yet."""
 
     def compile_writer(self) -> Any:
+        """Return the function that appends a message of this type to a buffer."""
         source = self.source
         with source.block("def write(out, message):"):
             source.line("start = len(out)")
