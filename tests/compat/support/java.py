@@ -1,4 +1,6 @@
-"""A member of a group with the Java client: `java/GroupMember.java`, compiled against Kafka's own jars."""
+"""Members of groups with the Java client: `java/GroupMember.java`, `java/ShareMember.java`, compiled against
+Kafka's own jars.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 from bench.kafka.broker import TOOL_JVM, kafka_missing
 from bench.paths import BUILD, KAFKA_LIBS
 
-SOURCE = Path(__file__).parents[1] / "java" / "GroupMember.java"
+SOURCES = Path(__file__).parents[1] / "java"
 CLASSES = BUILD / "compat-java"
 COMPILE_TIMEOUT_S = 120
 JVM_START_S = 40.0
@@ -32,14 +34,23 @@ needs_java_member = pytest.mark.skipif(java_member_missing() is not None, reason
 
 
 @cache
-def _compiled() -> Path:
+def _compiled(name: str) -> Path:
     """Where the class is, compiled once a run."""
     CLASSES.mkdir(parents=True, exist_ok=True)
-    command = ["javac", "-cp", f"{KAFKA_LIBS}/*", "-d", str(CLASSES), str(SOURCE)]
+    command = ["javac", "-cp", f"{KAFKA_LIBS}/*", "-d", str(CLASSES), str(SOURCES / f"{name}.java")]
     subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
     return CLASSES
 
 
 def java_member_command(asked: str) -> list[str]:
     """The command line of a member that is told what to do in JSON."""
-    return ["java", *TOOL_JVM, "-cp", f"{_compiled()}{os.pathsep}{KAFKA_LIBS}/*", "GroupMember", asked]
+    return _command("GroupMember", asked)
+
+
+def java_share_member_command(asked: str) -> list[str]:
+    """The command line of a member of a share group."""
+    return _command("ShareMember", asked)
+
+
+def _command(name: str, asked: str) -> list[str]:
+    return ["java", *TOOL_JVM, "-cp", f"{_compiled(name)}{os.pathsep}{KAFKA_LIBS}/*", name, asked]
