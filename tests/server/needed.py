@@ -151,6 +151,13 @@ EXAMPLES: dict[int, Example] = dict(
             {"markers": [{"topics": [{"name": "t", "partition_indexes": [0]}]}]},
             Need(Operation.ALTER, CLUSTER, _cluster(Operation.CLUSTER_ACTION)),
         ),
+        _example(
+            28,
+            {"transactional_id": "x", "group_id": "g", "topics": [{"name": "t", "partitions": _PARTITIONS}]},
+            _transaction(Operation.WRITE),
+            _group(Operation.READ),
+            _topic(Operation.READ),
+        ),
         _example(65, {"transactional_ids": ["x"]}, _transaction(Operation.DESCRIBE)),
         _example(66, {}, _cluster(Operation.DESCRIBE)),
         _example(

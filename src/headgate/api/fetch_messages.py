@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from headgate.api.contract import Node
 from headgate.api.offset_topics import TOPIC_IDS_SINCE_VERSION, find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
@@ -45,7 +43,6 @@ LEADER_EPOCH_SINCE_VERSION = 5
 _GROUPS_SINCE_VERSION = 8
 _TOP_LEVEL_ERROR_SINCE_VERSION = 2
 NO_OFFSET = -1
-NO_LEADER_EPOCH = -1
 MOST_RESPONSE_BYTES = 256 << 20
 """Of the offsets and metadata in one response: those of some millions of partitions."""
 _PARTITION_BYTES = 25
@@ -184,19 +181,13 @@ def _stable_partitions(
     struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
     partitions: FetchedPartitions | FetchedColumns,
     unstable: Set[int],
-) -> Any:
-    """Return the answers; partitions in `unstable` get UNSTABLE_OFFSET_COMMIT instead of their offset."""
+) -> list[Any]:
+    """Return the answers; partitions in `unstable` get UNSTABLE_OFFSET_COMMIT instead of their offset.
+
+    These are single structs: their errors follow a string, so they cannot be a column.
+    """
     if isinstance(partitions, FetchedColumns):
-        is_unstable = np.isin(partitions.partitions, np.fromiter(unstable, np.int64, len(unstable)))
-        columns = {
-            "partition_index": partitions.partitions,
-            "committed_offset": np.where(is_unstable, NO_OFFSET, partitions.offsets),
-            "committed_leader_epoch": np.where(is_unstable, NO_LEADER_EPOCH, partitions.leader_epochs),
-            "error_code": np.where(is_unstable, ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE),
-        }
-        hidden = zip(partitions.metadata, is_unstable.tolist(), strict=False)
-        texts = {"metadata": ["" if is_hidden else text for text, is_hidden in hidden]}
-        return WideStructs(struct_type(), columns, texts=texts if partitions.metadata else {})
+        partitions = partitions.each()
     return [
         struct_type(
             partition_index=index,

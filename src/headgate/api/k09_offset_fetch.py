@@ -114,16 +114,16 @@ def _told(results: Sequence[Any]) -> RequestSteps[list[Any]]:
 
 def _partition_count(result: Any) -> int:
     """Return the cost of a result in single partitions; those in columns cost less."""
-    return (
-        sum(_cost(partitions) for _, partitions in result.topics) if isinstance(result, FetchedOffsets) else 0
-    )
+    if not isinstance(result, FetchedOffsets):
+        return 0
+    return sum(_cost(partitions, topic in result.unstable) for topic, partitions in result.topics)
 
 
-def _cost(partitions: FetchedPartitions | FetchedColumns) -> int:
+def _cost(partitions: FetchedPartitions | FetchedColumns, is_unstable: bool) -> int:
     if not isinstance(partitions, FetchedColumns):
         return len(partitions)
     count = len(partitions.partitions)
-    return count if partitions.metadata else 1 + count // _COLUMNS_QUICKER
+    return count if partitions.metadata or is_unstable else 1 + count // _COLUMNS_QUICKER
 
 
 def _ask_each(

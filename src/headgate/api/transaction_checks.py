@@ -23,7 +23,7 @@ from headgate.records.transactions import Partitions
 
 PAUSES_MS: Final = (1, 2, 4, 8, 15, 20, 20, 30)
 """Pauses before a partition is added again, together as long as Kafka's."""
-_WITH_EPOCH_BUMP: Final = 2
+WITH_EPOCH_BUMP: Final = 2
 
 PartitionErrors = dict[tuple[str, int], ErrorCode]
 """Errors by topic and partition; none for a partition that may be written."""
@@ -61,7 +61,7 @@ def check_partitions(
 def _added(
     node: Node, transactional_id: str, producer: Producer, partitions: Partitions
 ) -> RequestSteps[ErrorCode]:
-    add = AddPartitions(transactional_id, producer, partitions, _WITH_EPOCH_BUMP)
+    add = AddPartitions(transactional_id, producer, partitions, WITH_EPOCH_BUMP)
     for pause_ms in PAUSES_MS:
         error: ErrorCode = yield from _asked(node, transactional_id, add)
         if error != ErrorCode.CONCURRENT_TRANSACTIONS:

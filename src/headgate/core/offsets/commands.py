@@ -16,6 +16,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
 from headgate.records import ColumnShape, RecordShape
 from headgate.records.columns import Int64s
+from headgate.records.model import NO_EXPIRY, NO_TIMESTAMP
 
 NO_RETENTION = -1
 _NOBODY = MemberId("")
@@ -288,6 +289,15 @@ class FetchedColumns(NamedTuple):
     leader_epochs: Int64s
     metadata: Sequence[str] = ()
     """The metadata of each partition; empty if none has metadata."""
+
+    def each(self) -> list[tuple[int, StoredOffset | None]]:
+        """Return each partition with its offset, without times, or None."""
+        numbers = self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist()
+        texts = self.metadata or [""] * len(self.partitions)
+        return [
+            (partition, None if offset < 0 else StoredOffset(offset, epoch, text, NO_TIMESTAMP, NO_EXPIRY))
+            for partition, offset, epoch, text in zip(*numbers, texts, strict=True)
+        ]
 
 
 FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
