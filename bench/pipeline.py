@@ -2,13 +2,15 @@
 
 The log is made from its number of commits alone, the same bytes each time: 720 groups commit 100 partitions
 each, round after round, 100 records a batch, in 8 partitions of `__consumer_offsets`. Measured are the
-decoder alone, Spark with a sink that does nothing, the landed tables, and the committed offsets at the end of
-the log. DuckDB is measured if it is installed.
+decoder alone, Spark with a sink that does nothing, the landed tables, the committed offsets at the end of the
+log, the memory of the driver, and a read of ten thousand partitions. DuckDB is measured if it is installed
+(`pip install '.[bench]'`), and numba is used if it is.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -35,20 +37,28 @@ LOG_PARTITIONS = 8
 START_MS = 1_795_000_000_000
 ROUND_MS = 5_000
 SEGMENT_BYTES = 64 << 20
+MANY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement: what, rows, and seconds."""
+    """One measurement: what, rows, and seconds; or bytes of memory.
+
+    `cpu_seconds` is the processor time of this process, without Spark's: on a busy machine it tells more.
+    """
 
     what: str
     rows: int
     seconds: float
+    memory_bytes: int = 0
+    cpu_seconds: float = 0
 
-    @property
-    def rows_a_second(self) -> float:
-        """Return the rows per second."""
-        return self.rows / self.seconds
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the row of the printed table."""
+        if not self.seconds:
+            return self.what, "", f"{self.memory_bytes / (1 << 20):.0f} MiB", ""
+        rate = f"{self.rows / self.seconds / 1e6:.2f}"
+        return self.what, f"{self.seconds:.2f}", rate, f"{self.cpu_seconds:.2f}"
 
 
 def make_log(directory: Path, commits: int) -> int:
@@ -98,12 +108,6 @@ def measure(data: Path, target: Path, commits: int, master: str) -> Iterator[Fig
     from headgate.spark.source import OFFSET_COMMITS_VIEW, ViewReader
     from headgate.spark.transforms import latest_offsets
 
-    reader = ViewReader(OFFSET_COMMITS_VIEW, parse({"path": str(data), "topic": GROUP_OFFSETS_TOPIC}))
-
-    def decode() -> int:
-        return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
-
-    yield _timed("decode to Arrow, one process", decode)
     session = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     spark = session.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     headgate.spark.offset_commits(spark, data).limit(1).collect()  # start the workers
@@ -122,8 +126,17 @@ def measure(data: Path, target: Path, commits: int, master: str) -> Iterator[Fig
         tables = [*views, "offsets_current"]
         return land(str(data), str(target / "states"), run_on_spark(spark), tables).rows["offset_commits"]
 
+    before = _peak_bytes()
     yield _timed("land commits", landed)
     yield _timed("land commits and offsets_current", landed_with_states)
+    yield Figure("memory of the driver's Python that the landings added", commits, 0, _peak_bytes() - before)
+    reader = ViewReader(OFFSET_COMMITS_VIEW, parse({"path": str(data), "topic": GROUP_OFFSETS_TOPIC}))
+
+    def decode() -> int:
+        return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+
+    decode()  # compile, and read the files into the page cache
+    yield _timed("decode to Arrow, one process, warm", decode)
     files = target / "views" / "offset_commits"
     rows = ds.dataset(files, partitioning="hive").to_table()
     events = ds.dataset([], schema=current.COMMITS_SCHEMA).to_table()
@@ -144,7 +157,25 @@ def measure(data: Path, target: Path, commits: int, master: str) -> Iterator[Fig
     yield _timed("the same, plain PySpark on the landed files", plain)
     if find_spec("duckdb"):
         yield _timed("the same, DuckDB on the landed files", lambda: _by_duckdb(files, commits))
+    many = target / "many"
+    make_many(many)
+    read = headgate.spark.records(spark, many, "many", columns="offset")
+    yield _timed(f"read {MANY:,} partitions of one record each", read.count)
     spark.stop()
+
+
+def make_many(directory: Path) -> None:
+    """Write a data directory with a topic of `MANY` partitions of one record each."""
+    batch = bytes(encode_batch([Record(b"k", b"v", START_MS)]))
+    for partition in range(MANY):
+        folder = directory / f"many-{partition}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}.log").write_bytes(batch)
+
+
+def _peak_bytes() -> int:
+    """Return the largest memory that this process had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _by_duckdb(files: Path, commits: int) -> int:
@@ -160,9 +191,9 @@ def _by_duckdb(files: Path, commits: int) -> int:
 
 
 def _timed(what: str, work: Callable[[], int]) -> Figure:
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     rows = work()
-    return Figure(what, rows, time.perf_counter() - begin)
+    return Figure(what, rows, time.perf_counter() - begin, cpu_seconds=time.process_time() - cpu)
 
 
 def main(
@@ -177,9 +208,9 @@ def main(
     console.print(f"{count:,} commits written in {time.perf_counter() - begin:.0f} s")
     shutil.rmtree(home / "tables", ignore_errors=True)
     figures = list(measure(home / "data", home / "tables", count, master))
-    shown = Table("", "s", "M rows/s")
+    shown = Table("", "s", "M rows/s", "CPU s here")
     for figure in figures:
-        shown.add_row(figure.what, f"{figure.seconds:.2f}", f"{figure.rows_a_second / 1e6:.2f}")
+        shown.add_row(*figure.cells())
     console.print(shown)
     (BUILD / "bench-spark.json").write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
     shutil.rmtree(home)

@@ -39,7 +39,11 @@ SETTINGS = {
     "group.max.size": "5",
     "group.consumer.max.size": "5",
 }
-KAFKA_ALONE = {"group.consumer.assignor.offload.enable": "false"}
+KAFKA_ALONE = {
+    "group.consumer.assignor.offload.enable": "false",
+    # So that its files soon tell what is durable.
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
 
 
 @dataclass

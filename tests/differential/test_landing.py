@@ -6,11 +6,16 @@ import time
 from pathlib import Path
 
 import confluent_kafka
+import pyarrow.parquet as pq
 import pytest
 from tests.differential.conftest import Run
 from tests.spark.coordinator_life import Life
+from tests.waiting import wait_until
 
+from headgate.client.cluster import LATEST, Cluster
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from headgate.spark.landing import land
+from headgate.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 @pytest.mark.timeout(300)
@@ -41,11 +46,32 @@ def test_landed_offsets_are_those_of_kafkas_coordinator(run: Run, tmp_path: Path
     assert {
         offset.offset for (_, where), offset in life.landed_now(target).items() if where.partition == 1
     } == {13}
-    whole = str(tmp_path / "whole")
+    whole, files = str(tmp_path / "whole"), str(tmp_path / "files")
     land(bootstrap, whole)
+    land(str(data_directory(bootstrap)), files)
     for moment in life.moments:
-        for landed in (target, whole):
+        for landed in (target, whole, files):
             assert life.landed_at(landed, moment.time) == moment.committed
+    assert life.landed_now(files) == life.moments[-1].committed
+    assert topics_of(files) == topics_of(whole)
+    assert land(bootstrap, files).rows["offset_commits"] == 0
+
+
+def data_directory(bootstrap: str) -> Path:
+    """Return Kafka's data directory, when its checkpoint says that the coordinator's log is durable."""
+    log = TopicPartition(GROUP_OFFSETS_TOPIC, 0)
+    with Cluster(bootstrap) as cluster:
+        end = cluster.list_offsets({log: LATEST})[log]
+        (result,) = cluster.any_node().request(DescribeLogDirsRequest(topics=None)).results
+    directory = Path(result.log_dir)
+    checkpoint = directory / "replication-offset-checkpoint"
+    wait_until(lambda: f"{log.topic} 0 {end}\n" in checkpoint.read_text(), "the high watermark on disk")
+    return directory
+
+
+def topics_of(target: str) -> set[tuple[str, str]]:
+    """Return the topics in the samples of a target, each with its id."""
+    return {(row["topic"], row["topic_id"]) for row in pq.read_table(f"{target}/end_offsets").to_pylist()}
 
 
 def _no_member(bootstrap: str, group: str) -> object:
