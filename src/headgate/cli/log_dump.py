@@ -10,6 +10,7 @@ import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from headgate.inspect.partition import extent_of, read_partition
 from headgate.inspect.reading import FoundBatch
 from headgate.log.batch import CorruptBatch, iterate_records
 from headgate.log.header import MAGIC
+from headgate.topics.transactions import Transactions
 
 Json = dict[str, Any]
 
@@ -152,6 +154,7 @@ class _Reading:
         self.files = read_partition(place.directory)
         self.stop: Stop | None = None
         self.is_limit_reached = False
+        self._transactions = Transactions()
 
     def batches(self) -> Iterator[tuple[str, Json]]:
         """Yield each batch with the name of its segment's file, and with its records if requested."""
@@ -164,6 +167,9 @@ class _Reading:
                 self.is_limit_reached = True
                 return
             segment, batch = found
+            with suppress(CorruptBatch):
+                if batch.header.producer_id >= 0 and batch.header.magic == MAGIC:
+                    self._transactions.take(batch.header, batch.data)
             described = batch_as_json(batch)
             if self._options.with_records:
                 records, problem = self._records(batch, described["crc_ok"])
@@ -174,6 +180,19 @@ class _Reading:
             else:
                 left -= 1
             yield segment.path().name, described
+
+    @property
+    def open_transactions(self) -> list[Json]:
+        """The transactions that began in the batches read, and did not end in them."""
+        return [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.epoch,
+                "first_offset": one.first_offset,
+                "first_timestamp": one.since,
+            }
+            for one in self._transactions.all_open()
+        ]
 
     def _records(self, batch: FoundBatch, crc_ok: bool) -> tuple[list[Json], str | None]:
         if batch.header.magic != MAGIC:
@@ -210,7 +229,11 @@ def _print_json(directory: DataDirectory, places: Iterable[PartitionPlace], opti
         write((",\n" if number else "\n") + json.dumps(about)[:-1] + ', "batches": [')
         for at, (segment, batch) in enumerate(reading.batches()):
             write((",\n" if at else "\n") + json.dumps({"segment": segment, **batch}))
-        end = {"stopped_at": _stop_as_json(reading.stop), "is_limit_reached": reading.is_limit_reached}
+        end = {
+            "stopped_at": _stop_as_json(reading.stop),
+            "is_limit_reached": reading.is_limit_reached,
+            "open_transactions": reading.open_transactions,
+        }
         write("], " + json.dumps(end)[1:])
     write("]}\n")
 
@@ -246,6 +269,11 @@ def _print_lines(place: PartitionPlace, options: DumpOptions) -> None:
             print(_record_line(batch, record))
         if batch.get("records_problem"):
             print(f"| {batch['records_problem']}")
+    for one in reading.open_transactions:
+        print(
+            f"Open transaction: producerId: {one['producer_id']} producerEpoch: {one['producer_epoch']} "
+            f"firstOffset: {one['first_offset']} firstTimestamp: {one['first_timestamp']}"
+        )
     if reading.is_limit_reached:
         print("... and more (--limit)")
     if reading.stop is not None:

@@ -40,6 +40,7 @@ Json = dict[str, Any]
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DELETE_HORIZON: Final = 0x40
 _MARKER_KEY: Final = Struct(">hh")
+_MARKER_VALUE: Final = Struct(">hi")
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 
 
@@ -224,5 +225,10 @@ def _marker(record: Record) -> Json:
         return {"kind": "control", "words": "a marker that cannot be decoded", "marker": None}
     _, number = _MARKER_KEY.unpack_from(record.key)
     marker = _MARKERS.get(number)
-    words = f"transaction marker: {marker}" if marker else f"a marker of type {number}"
-    return {"kind": "control", "words": words, "marker": marker}
+    if marker is None:
+        return {"kind": "control", "words": f"a marker of type {number}", "marker": None}
+    epoch = None
+    if record.value is not None and len(record.value) >= _MARKER_VALUE.size:
+        _, epoch = _MARKER_VALUE.unpack_from(record.value)
+    words = f"transaction marker: {marker}, coordinator epoch {'unknown' if epoch is None else epoch}"
+    return {"kind": "control", "words": words, "marker": marker, "coordinator_epoch": epoch}

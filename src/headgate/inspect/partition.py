@@ -10,14 +10,14 @@ from headgate.inspect.reading import Break, LogFile, is_room, walk
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OffsetIndex
-from headgate.log.segment_file import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import DERIVED_SUFFIXES, INDEX_SUFFIX, LOG_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE
 
 NAME_DIGITS: Final = 20
 _ANY_SIZE: Final = 1 << 62
-SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SUFFIXES: Final = (LOG_SUFFIX, *DERIVED_SUFFIXES)
 
 
 @dataclass(slots=True, frozen=True)

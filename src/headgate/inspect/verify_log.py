@@ -26,6 +26,7 @@ from headgate.inspect.verify_records import (
 )
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
+from headgate.inspect.verify_transactions import TransactionCheck
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.log import LogSettings
 from headgate.log.segment_file import LOG_SUFFIX
@@ -37,7 +38,7 @@ from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.policy import policy_of
 from headgate.topics.snapshot import Snapshot
 
-_KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
+_KAFKAS_OWN = ("partition.metadata", ".snapshot")
 """Files of Apache Kafka that are ignored."""
 _OWN_FILES = (
     CHECKPOINT_NAME,
@@ -83,6 +84,9 @@ class LogCheck:
         self._check_names(files)
         records = self._record_check()
         following = self._next_start()
+        # Without a catalogue, for example in Kafka's directory, it is unknown how far it was compacted.
+        compacted_to = files.compaction.compacted_to if self._is_known() else _ANYWHERE
+        first_offset = files.segments[0].base_offset if files.segments else 0
         state = LogState(
             findings=findings,
             records=records,
@@ -90,10 +94,10 @@ class LogCheck:
             epochs=self._check_epochs_file(),
             index_interval_bytes=self._index_interval_bytes(),
             on_progress=self._on_progress,
-            # Without a catalogue, for example in Kafka's directory, it is unknown how far it was compacted.
-            compacted_to=files.compaction.compacted_to if self._is_known() else _ANYWHERE,
+            compacted_to=compacted_to,
             next_start=following,
             consequence=self._consequence(following),
+            transactions=TransactionCheck(first_offset, compacted_to),
         )
         errors = findings.errors
         self._check_compaction(files)

@@ -1,4 +1,4 @@
-"""The check of one segment: all its batches, and both indexes.
+"""The check of one segment: all its batches, and its indexes.
 
 A bad batch is judged by its position. In the last segment of a log that was not closed cleanly, with no whole
 batch after it, it is a tail torn by a crash: a note. Zeros there are reserved space. Anywhere else it is
@@ -16,9 +16,10 @@ from headgate.inspect.partition import SegmentFiles
 from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
 from headgate.inspect.verify_records import RecordCheck
-from headgate.log.header import MAGIC, BatchHeader
+from headgate.inspect.verify_transactions import TransactionCheck
+from headgate.log.header import MAGIC, BatchHeader, CorruptBatch
 from headgate.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from headgate.topics.leader_epochs import LeaderEpochs
 
 _PROGRESS_BYTES = 1 << 20
@@ -39,6 +40,7 @@ class LogState:
     next_start: NextStart
     consequence: str
     """The consequence and the advice for a bad batch."""
+    transactions: TransactionCheck
     expected_offset: int = 0
     """The expected base offset of the next batch."""
     last_end: int = 0
@@ -73,6 +75,8 @@ class SegmentCheck:
         # Read the indexes first: a running server writes the log before them, so they are never ahead of it.
         offsets = self._read_index(INDEX_SUFFIX)
         times = self._read_index(TIME_INDEX_SUFFIX)
+        aborted = self._read_index(TRANSACTION_INDEX_SUFFIX)
+        self.state.transactions.begin()
         offset_check = OffsetIndexCheck(
             offsets or b"", self.segment.base_offset, self.state.index_interval_bytes
         )
@@ -93,6 +97,7 @@ class SegmentCheck:
         if not self._is_damaged:
             self._judge_offset_index(offset_check, is_there=offsets is not None)
             self._judge_time_index(time_check, is_there=times is not None)
+            self._judge_transactions(aborted)
 
     def _read_index(self, suffix: str) -> bytes | None:
         try:
@@ -184,6 +189,10 @@ class SegmentCheck:
                 self._error(found.position, what, _RESTORE)
             self._check_header(found.position, header)
             state.records.check(self.name, found)
+            try:
+                state.transactions.pass_batch(found)
+            except CorruptBatch as problem:
+                self._error(found.position, problem.reason, _RESTORE)
         # An undamaged batch determines the next offset, even if it is in the wrong place.
         self._is_lost = not is_sound and (header.magic != MAGIC or found.computed_crc() != header.crc)
         if not self._is_lost:
@@ -246,6 +255,15 @@ class SegmentCheck:
         if check.lacks_newest and self.is_settled:
             what = "it is truncated: the segment's newest timestamp is not in it"
             self._tell_index(TIME_INDEX_SUFFIX, [(check.entry_count * TIME_ENTRY_BYTES, what)])
+
+    def _judge_transactions(self, data: bytes | None) -> None:
+        for what in self.state.transactions.problems(data, is_settled=self.is_settled):
+            self.state.findings.note(
+                self._index_name(TRANSACTION_INDEX_SUFFIX),
+                what,
+                "Nothing: the next start reads the transactions from the log, and writes the file again. "
+                "Tools of Apache Kafka read it as it is.",
+            )
 
     def _miss_index(self, suffix: str) -> None:
         if self.is_settled:
