@@ -31,7 +31,7 @@ from headgate.spark.landing.work import (
     Failure,
     LandingTask,
     Task,
-    end_of_range,
+    ends_of_ranges,
     failure_of,
     try_task,
 )
@@ -250,7 +250,7 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) ->
             f"{GROUP_OFFSETS_TOPIC}-{gone[0]} is gone, but was landed up to "
             f"{progress.partitions[gone[0]].end}: records were lost, or it is another log; land it elsewhere"
         )
-    ranges = []
+    wanted = {}
     for partition, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(partition)
         start = landed.end if landed else first
@@ -259,7 +259,6 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) ->
                 f"{GROUP_OFFSETS_TOPIC}-{partition} ends at offset {durable}, but was landed up to {start}: "
                 "records were lost, or it is another log; land it elsewhere"
             )
-        end = end_of_range(options, partition, start, durable)
-        if start < end:
-            ranges.append((partition, start, end))
-    return tuple(ranges)
+        wanted[partition] = start, durable
+    ends = ends_of_ranges(options, wanted)
+    return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])

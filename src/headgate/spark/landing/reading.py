@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -50,14 +50,14 @@ class RangeRead:
     has_gap: bool
 
 
-def options_of(options: Options, partition: int, start: int, end: int) -> Options:
-    """Return the options that read a range of one partition of the log."""
-    where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
+def options_of(options: Options, ranges: Mapping[int, tuple[int, int]]) -> Options:
+    """Return the options that read a range of each of these partitions of the log, in one task."""
+    bounds = {TopicPartition(GROUP_OFFSETS_TOPIC, partition): each for partition, each in ranges.items()}
     return replace(
         options,
-        topics=replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: (partition,)}),
-        starting_offsets={where: start},
-        ending_offsets={where: end},
+        topics=replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: tuple(ranges)}),
+        starting_offsets={where: start for where, (start, _) in bounds.items()},
+        ending_offsets={where: end for where, (_, end) in bounds.items()},
         min_partitions=1,
     )
 
@@ -82,7 +82,7 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
     epochs = Epochs(where, wanted.start, wanted.end, wanted.epoch)
     found: dict[str, list[pa.RecordBatch]] = {name: [] for name in views}
     first = wanted.start - (wanted.epoch >= 0)
-    for planned in plan(options_of(options, wanted.partition, first, wanted.end)):
+    for planned in plan(options_of(options, {wanted.partition: (first, wanted.end)})):
         for records in complete_records(planned):
             epochs.check(records.batches)
             new = only(records, records.offset >= wanted.start)

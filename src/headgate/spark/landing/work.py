@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -125,30 +125,31 @@ def land_range(task: LandingTask) -> Done:
     return Done(task.partition, read.epoch, rows, has_gap, before)
 
 
-def end_of_range(options: Options, partition: int, start: int, end: int) -> int:
-    """Return the end of a range from `start` to at most `end`, of limited size, with complete runs only.
+def ends_of_ranges(options: Options, wanted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Return where to end the range of each partition, given its start and the end of its log.
 
-    `start` itself if a run begins there that is not complete before `end`.
+    A range is of limited size and has complete runs only. It is empty if a run begins at its start that is
+    not complete before the end of the log.
     """
-    for size in (MOST_OFFSETS, end - start):
-        found = _without_open_run(options, partition, start, min(start + size, end))
-        if start < found:
-            return found
-    return start
+    limited = {
+        partition: (start, min(start + MOST_OFFSETS, end)) for partition, (start, end) in wanted.items()
+    }
+    ends = _without_open_runs(options, limited)
+    stuck = {each: wanted[each] for each, end in ends.items() if end == wanted[each][0]}
+    return ends | _without_open_runs(options, stuck)
 
 
-def _without_open_run(options: Options, partition: int, start: int, end: int) -> int:
-    """Return `end`, or the first offset of the run of records that continues after it."""
-    if start >= end:
-        return end
-    run = None
-    for planned in plan(options_of(options, partition, end - 1, end)):
-        for _, scan in planned.scans():
+def _without_open_runs(options: Options, ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Return the end of each range, or the first offset of the run of records that continues after it."""
+    ends = {partition: end for partition, (_, end) in ranges.items()}
+    last = {partition: (end - 1, end) for partition, (start, end) in ranges.items() if start < end}
+    for planned in plan(options_of(options, last)) if last else ():
+        for where, scan in planned.scans():
             for records, _ in unpack(scan):
-                run = last_run(records)
-    if run is None or run[0] + run[1] <= end:
-        return end
-    return max(run[0], start)
+                run, (start, end) = last_run(records), ranges[where.partition]
+                if run is not None and run[0] + run[1] > end:
+                    ends[where.partition] = max(run[0], start)
+    return ends
 
 
 # --- writing rows ---
@@ -180,7 +181,7 @@ def _pieces(
         return
     start = task.log_start
     while start < task.end:
-        end = end_of_range(task.options, task.partition, start, task.end)
+        end = ends_of_ranges(task.options, {task.partition: (start, task.end)})[task.partition]
         yield read_range(task.options, LogRange(task.partition, start, end), _views_of(task)).rows, end
         start = end
 
