@@ -65,7 +65,9 @@ def advance(before: Offsets, commits: pa.Table, events: pa.Table, end: int) -> O
     is_transactional = pc.fill_null(commits["is_transactional"], False)
     pending = pa.concat_tables([before.pending, commits.filter(is_transactional)])
     settled, pending = _settle(pending, markers)
-    plain = commits.filter(pc.invert(is_transactional))
+    # Mostly there are none: a filter would copy all columns.
+    has_any = pc.any(is_transactional).as_py()
+    plain = commits.filter(pc.invert(is_transactional)) if has_any else commits
     rows = _fold(before.rows, plain, settled)
     return Offsets(end, last_time, rows, _not_removed(pending, plain))
 
@@ -127,7 +129,7 @@ def _fold(current: pa.Table, commits: pa.Table, settled: pa.Table) -> pa.Table:
         commits.select(names),
         settled.select(names),
     ]
-    rows = pa.concat_tables(parts).combine_chunks()
+    rows = pa.concat_tables(parts)  # without a copy: only the rows that stay are copied
     offset = _ints(rows["log_offset"])
     key = key_numbers(rows, KEY)
     is_tombstone = np.asarray(rows["is_tombstone"])
