@@ -107,6 +107,8 @@ REFUSED: list[tuple[Any, ErrorCode]] = [
     (write(-1, (0, 4, 1, 1)), ErrorCode.INVALID_REQUEST),
     (write(-1, (0, 4, 0, 2**15)), ErrorCode.INVALID_REQUEST),
     (write(-1, (0, 4, 0, -1)), ErrorCode.INVALID_REQUEST),
+    (write(-1, *[(one, one, 2, 1) for one in range(200, 300, 2)], (0, 4, 1, 1)), ErrorCode.INVALID_REQUEST),
+    (write(-1, *[(one, one, 2, 1) for one in range(200, 300, 2)], (5, 4, 2, 1)), ErrorCode.INVALID_REQUEST),
     (ReadState(key=KEY, leader_epoch=1), ErrorCode.FENCED_LEADER_EPOCH),
     (ReadState(key=ShareKey(GroupId("other"), TOPIC_ID, 0)), ErrorCode.INVALID_REQUEST),
     (InitializeState(key=KEY, state_epoch=4), ErrorCode.FENCED_STATE_EPOCH),

@@ -52,6 +52,10 @@ class BatchBlocks:
     def merge(self, batches: StateBatches, start_offset: int) -> None:
         """Merge any batches, as far as they are not below the start offset."""
         new = above(combined(batches.rows), start_offset)
+        if len(new) < 2 or len(self._blocks) < 2:
+            if len(new):
+                self._merge_near(new)
+            return
         # From the end, so that the places of the blocks before stay the same.
         groups = np.searchsorted(self._firsts, new[:, FIRST] - 1, side="right")
         for begin in reversed(np.flatnonzero(np.diff(groups, prepend=-1)).tolist()):
@@ -66,7 +70,7 @@ class BatchBlocks:
         if end <= begin:
             self._replace(begin, begin, new)
             return
-        touched = np.concatenate(self._blocks[begin:end])
+        touched = self._blocks[begin] if end - begin == 1 else np.concatenate(self._blocks[begin:end])
         before = int(np.searchsorted(touched[:, LAST], lowest))
         after = int(np.searchsorted(touched[:, FIRST], highest, side="right"))
         parts = (touched[:before], merged(touched[before:after], new), touched[after:])
@@ -78,7 +82,8 @@ class BatchBlocks:
             rows = np.concatenate((rows, self._blocks[end]))
             end += 1
         self._length += len(rows) - sum(map(len, self._blocks[begin:end]))
-        pieces = max(-(-len(rows) // LARGEST_BLOCK), 1)
-        blocks = [piece for piece in np.array_split(rows, pieces) if len(piece)]
+        blocks = [rows] if len(rows) else []
+        if len(rows) > LARGEST_BLOCK:
+            blocks = np.array_split(rows, -(-len(rows) // LARGEST_BLOCK))
         self._blocks[begin:end] = blocks
         self._firsts[begin:end] = [int(block[0, FIRST]) for block in blocks]

@@ -24,12 +24,8 @@ from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import (
-    COUNT,
-    FIRST,
-    LAST,
     NO_BATCHES,
     PERSISTED_STATES,
-    STATE,
     BatchRows,
     StateBatches,
 )
@@ -50,6 +46,9 @@ _Refusal: TypeAlias = "tuple[ErrorCode, str] | None"
 _LARGEST_COUNT: Final = 2**15 - 1
 _LARGEST_OFFSET: Final = 2**63 - 2
 _STATES: Final = sorted(PERSISTED_STATES)
+_FEW: Final = 32
+"""Up to so many batches are checked one by one, which is then faster."""
+_INVALID: Final = "A state batch has invalid offsets, or a delivery state or count that cannot be persisted."
 _UNINITIALIZED: Final = "operation on uninitialized share partition not allowed."
 
 
@@ -220,17 +219,17 @@ def _why_invalid(rows: BatchRows, start_offset: int) -> str | None:
         return f"The start offset {start_offset} is negative."
     if not len(rows):
         return None
-    if (
-        rows[:, FIRST].min() < 0
-        or (rows[:, LAST] < rows[:, FIRST]).any()
-        or rows[:, LAST].max() > _LARGEST_OFFSET
-    ):
-        return "A state batch has an invalid range of offsets."
-    if not np.isin(rows[:, STATE], _STATES).all():
-        return "A state batch has a delivery state that is not persisted."
-    if rows[:, COUNT].min() < 0 or rows[:, COUNT].max() > _LARGEST_COUNT:
-        return "A state batch has an invalid delivery count."
-    return None
+    if len(rows) <= _FEW:
+        return None if all(map(_is_valid, rows.tolist())) else _INVALID
+    first, last, state, count = rows.T
+    is_invalid = (first < 0) | (last < first) | (last > _LARGEST_OFFSET)
+    is_invalid |= ~np.isin(state, _STATES) | (count < 0) | (count > _LARGEST_COUNT)
+    return _INVALID if is_invalid.any() else None
+
+
+def _is_valid(batch: list[int]) -> bool:
+    first, last, state, count = batch
+    return 0 <= first <= last <= _LARGEST_OFFSET and state in _STATES and 0 <= count <= _LARGEST_COUNT
 
 
 # --- refusals ---
