@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.domain.ids import GroupId, Millis, TopicId
+from headgate.inspect.share_state_records import share_state_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.share_batches import StateBatch, StateBatches
 from headgate.records.share_state import decode_share, encode_share
@@ -109,3 +110,36 @@ def test_bytes_that_end_too_early_or_too_late_are_refused(record: ShareRecord) -
             decode_share(key, bad, Millis(0))
     with pytest.raises(MalformedRecord):
         decode_share(None, value, Millis(0))
+
+
+@pytest.mark.parametrize(
+    ("record", "words", "details"),
+    [
+        (
+            SNAPSHOT,
+            '"g1" in partition 7 of topic AAECAwQFBgcICQoLDA0ODw begins at 4 with 2 state batches',
+            {"kind": "share-snapshot", "state_epoch": 2, "batch_count": 2, "delivery_complete_count": None},
+        ),
+        (
+            UPDATE,
+            '"g1" in partition 7 of topic AAECAwQFBgcICQoLDA0ODw is updated with 2 state batches',
+            {"kind": "share-update", "start_offset": None, "leader_epoch": 3},
+        ),
+        (
+            ShareTombstone(KEY),
+            'tombstone: "g1" in partition 7 of topic AAECAwQFBgcICQoLDA0ODw has no state any more',
+            {"kind": "share-state-tombstone", "group": "g1", "partition": 7},
+        ),
+    ],
+)
+def test_records_are_explained(record: ShareRecord, words: str, details: dict[str, object]) -> None:
+    """For `headgate log dump`, in a sentence and as JSON."""
+    meaning = share_state_record(*encode_share(record))
+    assert meaning["words"] == words
+    assert {name: meaning[name] for name in details} == details
+
+
+def test_records_that_cannot_be_explained_say_so() -> None:
+    """Malformed bytes, and key types of the future."""
+    assert share_state_record(b"\x00\x00", b"")["kind"] == "malformed"
+    assert share_state_record(b"\x00\x09", b"")["kind"] == "unknown"

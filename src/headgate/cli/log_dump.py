@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicName
+from headgate.domain.ids import TopicName
 from headgate.inspect.contents import (
     Stop,
     directory_as_json,
@@ -28,7 +28,7 @@ from headgate.inspect.contents import (
     topics_as_json,
 )
 from headgate.inspect.directory import DataDirectory, PartitionPlace, read_data_directory
-from headgate.inspect.explain import batch_as_json, bytes_as_json, record_as_json
+from headgate.inspect.explain import batch_as_json, bytes_as_json, meaning_in, record_as_json
 from headgate.inspect.partition import extent_of, read_partition
 from headgate.inspect.reading import FoundBatch
 from headgate.log.batch import CorruptBatch, iterate_records
@@ -150,7 +150,7 @@ class _Reading:
 
     def __init__(self, place: PartitionPlace, options: DumpOptions) -> None:
         self._options = options
-        self._is_coordinator = place.topic in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC)
+        self._meaning = meaning_in(place.topic)
         self.files = read_partition(place.directory)
         self.stop: Stop | None = None
         self.is_limit_reached = False
@@ -203,7 +203,7 @@ class _Reading:
             for offset, record in iterate_records(batch.data):
                 if offset < self._options.from_offset:
                     continue
-                described = record_as_json(batch, offset, record, is_coordinator=self._is_coordinator)
+                described = record_as_json(batch, offset, record, meaning=self._meaning)
                 if self._options.with_keys:
                     described["key"] = bytes_as_json(record.key)
                 if self._options.with_values:

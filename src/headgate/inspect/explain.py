@@ -7,16 +7,18 @@ are in bytes, times in ms since the epoch, and a missing value is null.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC, ZERO_TOPIC_ID
 from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
 from headgate.inspect.paused_records import paused_record
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.share_records import share_record
+from headgate.inspect.share_state_records import share_state_record
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
 from headgate.records import (
@@ -36,6 +38,8 @@ from headgate.records.runs import run_place
 from headgate.records.share_group_model import is_share_group_record
 
 Json = dict[str, Any]
+Meaning = Callable[[Record], Json]
+"""Explains a record of a coordinator's log; `words` is a sentence."""
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DELETE_HORIZON: Final = 0x40
@@ -71,18 +75,18 @@ def batch_as_json(found: FoundBatch) -> Json:
     }
 
 
-def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordinator: bool) -> Json:
-    """Return a record as JSON, without key and value; `meaning` explains a record of the coordinator."""
+def record_as_json(found: FoundBatch, offset: int, record: Record, *, meaning: Meaning | None) -> Json:
+    """Return a record as JSON, without key and value; `meaning` explains a record of a coordinator."""
     header = found.header
     sequence = -1
     if header.base_sequence >= 0:
         sequence = (header.base_sequence + offset - header.base_offset) & 0x7FFF_FFFF
     place = run_place(record.headers)
-    meaning = None
+    explained = None
     if header.is_control:
-        meaning = _marker(record)
-    elif is_coordinator:
-        meaning = meaning_of(record)
+        explained = _marker(record)
+    elif meaning is not None:
+        explained = meaning(record)
     return {
         "offset": offset,
         "timestamp": record.timestamp,
@@ -94,8 +98,17 @@ def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordin
         if place is None
         else {"first_offset": place.first_offset, "before": place.before, "total": place.total},
         "origin": origin_as_json(origin_of(record.headers)),
-        "meaning": meaning,
+        "meaning": explained,
     }
+
+
+def meaning_in(topic: str) -> Meaning | None:
+    """Return what explains the records of an internal topic; None for other topics."""
+    if topic in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC):
+        return meaning_of
+    if topic == SHARE_STATE_TOPIC:
+        return lambda record: share_state_record(record.key, record.value)
+    return None
 
 
 def bytes_as_json(data: bytes | None) -> Json | None:

@@ -24,6 +24,6 @@ def quoted(text: str) -> str:
     return f'"{text}"' if text.isprintable() else ascii(text)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, for example `2 topics`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, several: str | None = None) -> str:
+    """Return a number with its noun, for example `2 topics`; `several` is a plural other than with an s."""
+    return f"{count} {noun if count == 1 else several or noun + 's'}"

@@ -25,7 +25,7 @@ def combined(batches: BatchRows) -> BatchRows:
     if (batches[1:, FIRST] > batches[:-1, LAST]).all():
         return _joined(batches[:, FIRST], batches[:, LAST], _ranks(batches))
     ranks = _ranks(batches)
-    bounds = np.unique(np.concatenate((batches[:, FIRST], batches[:, LAST] + 1)))
+    bounds = _bounds(batches)
     found = np.full(len(bounds) - 1, _NO_BATCH)
     begins = np.searchsorted(bounds, batches[:, FIRST])
     ends = np.searchsorted(bounds, batches[:, LAST] + 1)
@@ -38,7 +38,7 @@ def merged(one: BatchRows, other: BatchRows) -> BatchRows:
     """Return the combination of two combined lists."""
     if not len(one) or not len(other):
         return other if len(other) else one
-    bounds = np.unique(np.concatenate((one[:, FIRST], one[:, LAST] + 1, other[:, FIRST], other[:, LAST] + 1)))
+    bounds = _bounds(one, other)
     return _between(bounds, np.maximum(_ranks_at(one, bounds[:-1]), _ranks_at(other, bounds[:-1])))
 
 
@@ -51,6 +51,16 @@ def above(batches: BatchRows, start_offset: int) -> BatchRows:
         left = left.copy()
         left[0, FIRST] = start_offset
     return left
+
+
+def _bounds(*lists: BatchRows) -> BatchRows:
+    """Return where batches begin, and the offsets after their ends, ascending, each once.
+
+    (`numpy.unique` does the same, and imports a module of 15 ms when it is called first.)
+    """
+    bounds = np.concatenate([edge for rows in lists for edge in (rows[:, FIRST], rows[:, LAST] + 1)])
+    bounds.sort()
+    return bounds[np.concatenate(([True], bounds[1:] != bounds[:-1]))]
 
 
 def _ranks(batches: BatchRows) -> BatchRows:
