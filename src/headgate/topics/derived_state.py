@@ -214,11 +214,11 @@ class DerivedState:
             self._producers.expire(before)
 
     def save_snapshot(self, log: Log, *, is_due: bool = False) -> None:
-        """Write a snapshot, if it `is_due` or anything was appended. If that fails, the state is read from
-        the log again at the next start.
+        """Write a snapshot, if anything was appended or it `is_due` and the producers are loaded. If that
+        fails, the state is read from the log again at the next start.
         """
         self.snapshot_at_bytes = self.appended_bytes + _SNAPSHOT_EVERY_BYTES
-        if not self.appended_bytes and not is_due:
+        if self._producers is None if is_due else not self.appended_bytes:
             return
         try:
             producers, transactions = self.producers(log), self.transactions(log)

@@ -89,6 +89,9 @@ def load_producers(
 ) -> Producers:
     """Return the producers' state at the end of the log, from all readable segments. Raises OSError."""
     producers = None if snapshot is None else snapshot.restored_producers(count, in_transaction)
+    if snapshot is not None and producers is not None and not _are_of(snapshot, producers, log):
+        producers.clear()
+        producers = None
     if snapshot is None or producers is None:
         producers, read_from = Producers(count, in_transaction), log.log_start_offset
     else:
@@ -102,10 +105,26 @@ def load_producers(
     return producers
 
 
+def _are_of(snapshot: Snapshot, producers: Producers, log: Log) -> bool:
+    """Return whether these are producers of the log. Where the batch before the snapshot's end was compacted,
+    the log must have the newest batch of the producers, which compaction keeps.
+    """
+    if snapshot.is_of(log):
+        return True
+    newest = max(
+        ((state.batches[-1].last_offset, key) for key, state in producers.items() if state.batches),
+        default=None,
+    )
+    if snapshot.end_offset > log.compacted_to or newest is None:
+        return snapshot.end_offset <= log.compacted_to
+    header = _batch_with(log, newest[0])
+    return header is not None and (header.last_offset, header.producer_id) == newest
+
+
 def load_snapshot(fs: FileSystem, directory: Path, log: Log) -> Snapshot | None:
-    """Return the snapshot of the log; None if there is none, or one of another log. Raises OSError."""
+    """Return the snapshot; None if there is none, or one beyond the log's end. Raises OSError."""
     snapshot = _read_snapshot(fs, directory)
-    return snapshot if snapshot is not None and snapshot.is_of(log) else None
+    return snapshot if snapshot is not None and snapshot.end_offset <= log.log_end_offset else None
 
 
 def save_snapshot(fs: FileSystem, directory: Path, snapshot: Snapshot) -> None:

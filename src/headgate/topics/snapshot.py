@@ -94,14 +94,14 @@ class Snapshot:
         )
 
     def is_of(self, log: Log) -> bool:
-        """Return whether the log has the batch before the snapshot's end; a log that was replaced, and one
-        that was compacted there, does not.
+        """Return whether the log has the batch before the snapshot's end, or begins after it. A log that was
+        replaced, and one that was compacted there, does not.
         """
-        if self.end_offset > log.log_end_offset:
-            return False
         if self.end_offset <= log.log_start_offset:
             return True
-        return self.last_crc == last_crc(log.segments, self.end_offset)
+        return self.end_offset <= log.log_end_offset and self.last_crc == last_crc(
+            log.segments, self.end_offset
+        )
 
     def restored_producers(self, count: ProducerCount, in_transaction: Container[int]) -> Producers | None:
         """Return the producers in the snapshot; None if they cannot be read."""

@@ -48,7 +48,7 @@ def load_transactions(log: Log, snapshot: Snapshot | None) -> tuple[Transactions
 def _restore(log: Log, snapshot: Snapshot, transactions: Transactions) -> bool:
     """Take the transactions of a snapshot; return False if it does not agree with the files of the log."""
     segments = {segment.base_offset: segment for segment in log.segments}
-    if not segments or snapshot.end_offset <= log.log_start_offset:
+    if not segments or snapshot.end_offset <= log.log_start_offset or not snapshot.is_of(log):
         return False
     for base_offset, indexed in snapshot.segments.items():
         segment = segments.get(base_offset)
