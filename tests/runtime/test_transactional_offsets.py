@@ -8,7 +8,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.runtime.checkpointed import TOPIC, Life, begin, run
+from tests.log.compacting import drive
+from tests.runtime.checkpointed import LATER_MS, TOPIC, Life, begin, run
 
 from headgate.core.contract import Producer, TransactionEnd
 from headgate.core.offsets.commands import (
@@ -21,6 +22,8 @@ from headgate.core.offsets.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.log.compaction import CompactionOrder, compact
+from headgate.records.run_completeness import RunCompleteness
 
 pytestmark = pytest.mark.usefixtures("small_parts")
 NONE = ErrorCode.NONE
@@ -76,6 +79,18 @@ class Model:
         return {(producer, *key) for producer, offsets in self.pending.items() for key in offsets}
 
 
+def compact_closed(life: Life) -> None:
+    """Compact what is before the first open transaction, as the server does; remove all tombstones."""
+    log = life.partition.log
+    closed = log.segments.closed
+    if closed:
+        end = min(closed[-1].next_offset, life.partition.last_stable_offset)
+        order = CompactionOrder(
+            now_ms=LATER_MS, delete_retention_ms=0, not_beyond=end, new_completeness=RunCompleteness
+        )
+        drive(compact(log, order))
+
+
 def waiting_in(life: Life) -> set[tuple[int, str, int]]:
     copied = life.runtime.shard.pending.copy()
     return {
@@ -87,7 +102,7 @@ def waiting_in(life: Life) -> set[tuple[int, str, int]]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_random_life_is_that_of_kafkas_rule(seed: int) -> None:
-    """Commits, markers, deletions, checkpoints with commits between their parts, kills and power failures."""
+    """Commits, markers, deletions, checkpoints with commits between their parts, compactions and crashes."""
     chance = Random(seed)
 
     async def scenario() -> None:
@@ -112,11 +127,13 @@ def test_a_random_life_is_that_of_kafkas_rule(seed: int) -> None:
                     await life.delete(group, partition)
                     model.delete((group, partition))
 
-        for _ in range(8):
-            for _ in range(chance.randrange(12)):
+        for _ in range(10):
+            for _ in range(chance.randrange(16)):
                 await act()
             if life.runtime.position and chance.random() < 0.5:
                 await life.write(act)
+            if chance.random() < 0.5:
+                compact_closed(life)
             if chance.random() < 0.5:
                 life.kill() if chance.random() < 0.5 else life.crash(chance)
                 life = await begin(life.files)

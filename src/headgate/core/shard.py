@@ -377,11 +377,13 @@ class GroupShard:
     def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps:
         is_known = self.groups.find(command.group_id) is not None
         found = fetch(self.offsets, command, self._topics, is_known=is_known)
-        return self.transactions.mark(command, found) if self._is_unstable(command) else found
+        if command.require_stable and self._is_unstable(command):
+            return self.transactions.mark(command, found)
+        return found
 
     def _is_unstable(self, command: FetchOffsets) -> bool:
-        """Return whether a fetch requires stable offsets of a group that has pending ones."""
-        return command.require_stable and self.pending.has_group(command.group_id)
+        """Return whether the group of a fetch has pending offsets."""
+        return self.pending.has_group(command.group_id)
 
     def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
         return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
@@ -395,7 +397,7 @@ class GroupShard:
         if again.found is not None and again.found_in is offsets.version:
             return again.found
         found: FetchedNumbers | FetchedOffsets | None = None
-        if not self._is_unstable(asked):
+        if not (asked.require_stable and self._is_unstable(asked)):
             found = fetch_again(offsets, again)
         if found is None:
             anew = self._fetched(asked)
