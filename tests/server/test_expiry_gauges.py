@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
-import pytest
 from tests.core.harness import Harness
 
-from headgate.core.events import ExpiryReason, GroupExpired, OffsetsExpired
-from headgate.domain.ids import GroupId
-from headgate.server.event_log import log_event
+from headgate.core.events import ExpiryReason
 from headgate.server.expiry_gauges import expiry_gauges
 
 MINUTE = 60_000
@@ -52,25 +46,3 @@ def test_expired_offsets_are_counted_by_reason() -> None:
         "old-commit": 2,
     }
     assert found["headgate_groups_expired"] == {"": 1}
-
-
-@pytest.mark.parametrize(
-    ("event", "words"),
-    [
-        (
-            OffsetsExpired(GroupId("g"), 3, ExpiryReason.EMPTY_GROUP, 60_000),
-            ["offsets expired", "g", 3, "empty-group", 60_000],
-        ),
-        (GroupExpired(GroupId("g")), ["group removed", "g", "its last offset expired"]),
-    ],
-)
-def test_what_expires_is_logged(
-    event: OffsetsExpired | GroupExpired, words: Sequence[object], caplog: pytest.LogCaptureFixture
-) -> None:
-    """With the group, the number and the reason."""
-    with caplog.at_level(logging.INFO):
-        log_event(event)
-    (record,) = caplog.records
-    fields = vars(record)
-    told = [fields[name] for name in ("group", "offsets", "reason", "retention_ms") if name in fields]
-    assert [record.getMessage(), *told] == words

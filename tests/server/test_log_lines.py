@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 from typing import Any
 
 import pytest
 
-from headgate.server.log_lines import LONGEST_EVENT, LONGEST_VALUE, JsonFormatter, TextFormatter
+from headgate.server.log_lines import (
+    AREAS,
+    LONGEST_EVENT,
+    LONGEST_VALUE,
+    InvalidLevel,
+    JsonFormatter,
+    LogLevels,
+    TextFormatter,
+)
 
 
 def record(message: str, **fields: Any) -> logging.LogRecord:
@@ -37,3 +46,38 @@ def test_numbers_stay_numbers_in_json() -> None:
     """A reader of the log gets numbers as JSON numbers."""
     line = json.loads(JsonFormatter().format(record("done", seconds=0.5, count=3, nothing=None, one=[1])))
     assert (line["seconds"], line["count"], line["nothing"], line["one"]) == (0.5, 3, None, "[1]")
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("debug", LogLevels("debug", {})),
+        ("groups=warning", LogLevels("info", {"groups": "warning"})),
+        ("error, topics=info,groups=debug", LogLevels("error", {"topics": "info", "groups": "debug"})),
+    ],
+)
+def test_levels_may_differ_by_area(text: str, levels: LogLevels) -> None:
+    """The general level is info unless it is given."""
+    assert LogLevels.parse(text) == levels
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "debug, info, warning or error is expected"),
+        ("info,loud", "debug, info, warning or error is expected"),
+        ("groups=", "debug, info, warning or error is expected"),
+        ("cats=info", "there is no area cats; the areas are checkpoints, compaction,"),
+    ],
+)
+def test_unknown_levels_and_areas_are_refused(text: str, message: str) -> None:
+    """With what is expected."""
+    with pytest.raises(InvalidLevel, match=message):
+        LogLevels.parse(text)
+
+
+def test_every_area_has_loggers_that_exist() -> None:
+    """A level for a module that was renamed would have no effect."""
+    for names in AREAS.values():
+        for name in names:
+            assert importlib.import_module(name).logger.name == name

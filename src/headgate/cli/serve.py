@@ -46,10 +46,16 @@ def serve(
             help="Stop when standard input is closed, for example when the parent process ends.",
         ),
     ] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[
+        str,
+        typer.Option(
+            help="debug, info, warning or error, also by area: info,groups=warning. The areas are "
+            "checkpoints, compaction, connections, groups, topics."
+        ),
+    ] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
-    """Run a broker on a data directory. SIGTERM, SIGHUP and Ctrl-C stop it cleanly.
+    """Run a broker on a data directory. SIGTERM, Ctrl-C and the end of its terminal stop it cleanly.
 
     When the broker is ready, it prints one line: [bold]headgate is listening on HOST:PORT[/bold]
 
@@ -57,11 +63,14 @@ def serve(
 
     Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
     """
+    from headgate.server.log_lines import InvalidLevel, LogLevels
     from headgate.server.process import ServeOptions, run_server
     from headgate.server.process_gauges import Build
 
-    if log_level not in ("debug", "info", "warning", "error"):
-        _refuse(f"--log-level {log_level}: debug, info, warning or error is expected")
+    try:
+        log_levels = LogLevels.parse(log_level)
+    except InvalidLevel as problem:
+        _refuse(f"--log-level {log_level}: {problem}")
     if log_format not in ("text", "json"):
         _refuse(f"--log-format {log_format}: text or json is expected")
     try:
@@ -73,7 +82,7 @@ def serve(
             metrics_listen=_own_address("--metrics-listen", metrics_listen) if metrics_listen else None,
             settings=settings,
             with_parent=with_parent,
-            log_level=log_level,
+            log_levels=log_levels,
             log_as_json=log_format == "json",
             build=Build(__version__, is_compiled()),
         )

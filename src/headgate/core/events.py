@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, MemberId
 
 
 class ExpiryReason(StrEnum):
@@ -42,7 +42,47 @@ class GroupExpired(NamedTuple):
     group_id: GroupId
 
 
-Event = OffsetsExpired | GroupExpired
+class RemovalReason(StrEnum):
+    """Why a member was removed from its group."""
+
+    LEFT = "left"
+    """It left, or an administrator removed it."""
+    SESSION_TIMEOUT = "session-timeout"
+    """It sent no heartbeat for as long as its session timeout."""
+    DID_NOT_REJOIN = "did-not-rejoin"
+    """It did not rejoin within the rebalance timeout."""
+    DID_NOT_SYNC = "did-not-sync"
+    """It did not ask for its assignment within the rebalance timeout."""
+    DID_NOT_REVOKE = "did-not-revoke"
+    """It did not revoke partitions within the rebalance timeout."""
+
+
+class MemberRemoved(NamedTuple):
+    """A member was removed. Its later requests are refused: UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH."""
+
+    group_id: GroupId
+    member_id: MemberId
+    reason: RemovalReason
+
+
+class GroupRebalanced(NamedTuple):
+    """A group got a new generation (classic) or a new target assignment (consumer)."""
+
+    group_id: GroupId
+    epoch: int
+    """The generation or the assignment epoch."""
+    member_count: int
+    duration_ms: int | None = None
+    """Time for which the group waited for its members to join; None for a group that does not wait."""
+
+
+class GroupDeleted(NamedTuple):
+    """A group was deleted by request."""
+
+    group_id: GroupId
+
+
+Event = OffsetsExpired | GroupExpired | MemberRemoved | GroupRebalanced | GroupDeleted
 
 
 class Events:

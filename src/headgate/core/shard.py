@@ -30,7 +30,7 @@ from headgate.core.commands import (
 from headgate.core.contract import Effects, Producer, Token, TransactionEnd
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
-from headgate.core.events import Events
+from headgate.core.events import Events, GroupDeleted
 from headgate.core.expiry_forecast import ExpiryForecasts, ForecastSteps
 from headgate.core.group_deletion import GroupDeletions
 from headgate.core.groups import Groups
@@ -459,7 +459,10 @@ class GroupShard:
         return answer(token, self.groups.list_more(command))
 
     def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
-        return self._deletions.begin(command.group_id, now, token)
+        effects = self._deletions.begin(command.group_id, now, token)
+        if effects.records:
+            self.events.report(GroupDeleted(command.group_id))
+        return effects
 
     # --- topics ---
 

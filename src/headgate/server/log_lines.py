@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
@@ -79,10 +81,55 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure(level: str, as_json: bool) -> None:
-    """Send the log of this process to standard error, from this level on."""
+LEVELS = ("debug", "info", "warning", "error")
+AREAS: Mapping[str, tuple[str, ...]] = {
+    "checkpoints": ("headgate.runtime.checkpoints",),
+    "compaction": ("headgate.runtime.compaction",),
+    "connections": ("headgate.server.connection", "headgate.server.listener"),
+    "groups": ("headgate.server.event_log",),
+    "topics": ("headgate.server.topic_log",),
+}
+"""The loggers of each area that can have a level of its own."""
+
+
+class InvalidLevel(ValueError):
+    """A level or an area that does not exist. The message says what is expected."""
+
+
+class LogLevels(NamedTuple):
+    """From which level on lines are written, in general and by area."""
+
+    level: str
+    by_area: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> LogLevels:
+        """Parse `info` or `info,groups=warning,compaction=debug`. Raises InvalidLevel."""
+        level, by_area = "info", {}
+        for part in text.split(","):
+            area, equals, name = part.strip().rpartition("=")
+            if name not in LEVELS:
+                raise InvalidLevel(f"{_either(LEVELS)} is expected")
+            if not equals:
+                level = name
+            elif area in AREAS:
+                by_area[area] = name
+            else:
+                raise InvalidLevel(f"there is no area {area}; the areas are {', '.join(AREAS)}")
+        return cls(level, by_area)
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def configure(levels: LogLevels, as_json: bool) -> None:
+    """Send the log of this process to standard error, from these levels on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(levels.level.upper())
+    for area, level in levels.by_area.items():
+        for name in AREAS[area]:
+            logging.getLogger(name).setLevel(level.upper())

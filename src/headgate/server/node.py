@@ -37,7 +37,7 @@ from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
 from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
-from headgate.server.event_log import log_event
+from headgate.server.event_log import EventLog
 from headgate.server.expiry_gauges import expiry_gauges
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
@@ -47,6 +47,7 @@ from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
 from headgate.server.shares.delivery import ShareDelivery
+from headgate.server.topic_log import log_changes_of
 from headgate.server.transaction_gauges import transaction_gauges
 from headgate.server.transactions import MarkerWriter
 from headgate.shards.groups import group_shards
@@ -95,7 +96,8 @@ class BrokerNode:
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self._coordinators: list[Coordinator[Any]] = []
-        self._surroundings = GroupSurroundings(self.topics, log_event)
+        self._events = EventLog()
+        self._surroundings = GroupSurroundings(self.topics, self._events.take)
         self._groups = group_shards(
             settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands
         )
@@ -139,6 +141,7 @@ class BrokerNode:
         self._looking_after = self._loop.create_task(self._look_after_topics())
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
+        log_changes_of(self.topics)
         self._is_started = True
 
     async def _open(self, kind: ShardKind[ShardT]) -> Coordinator[ShardT]:
@@ -221,6 +224,7 @@ class BrokerNode:
             sorted(commits.items()),
             ("way", "shape"),
         )
+        yield from self._events.gauges()
         yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
         yield from transaction_gauges(self.topics.in_transaction, self.system_time())

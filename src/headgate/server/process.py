@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import platform
 import resource
 import signal
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from headgate.domain.settings import Settings
+from headgate.domain.settings import BROKER_SETTINGS, Layer, Settings
 from headgate.log.filesystem import OsFileSystem, OsLock
 from headgate.runtime.clock import Clock
 from headgate.runtime.failures import on_loop_exception
@@ -46,14 +47,16 @@ class ServeOptions:
     settings: Settings
     with_parent: bool
     """Whether to stop when standard input is closed."""
-    log_level: str
+    log_levels: log_lines.LogLevels
     log_as_json: bool
     build: Build
 
 
 def run_server(options: ServeOptions) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP. Raises OSError when directory or address is not available."""
-    log_lines.configure(options.log_level, options.log_as_json)
+    """Serve until SIGTERM or SIGINT, or until the terminal is closed. Raises OSError when directory or
+    address is not available.
+    """
+    log_lines.configure(options.log_levels, options.log_as_json)
     _allow_many_files()
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True)
@@ -89,11 +92,14 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_exception)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+        loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else _ignore_hangup)
     if options.with_parent:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
+    _log_start(options)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     listener = Listener(node)
     listener.metrics.add_gauges(process_gauges(options.build))
@@ -111,6 +117,7 @@ async def _serve_node(
     options: ServeOptions, node: BrokerNode, listener: Listener, lock: OsLock, stop: asyncio.Event
 ) -> None:
     loop = asyncio.get_running_loop()
+    began = loop.time()
     if not await _start_unless_stopped(node, stop):
         node.close()
         logger.info("stopped while it was starting")
@@ -122,7 +129,7 @@ async def _serve_node(
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
-        logger.info("clients connect to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"})
+        _log_ready(node, loop.time() - began)
         with node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
             await stop.wait()
@@ -139,6 +146,57 @@ async def _serve_node(
     if gone is not None:
         raise OSError(f"{gone} was removed or replaced while the server ran")
     logger.info("stopped")
+
+
+def _has_terminal() -> bool:
+    """Return whether a terminal started the server: SIGHUP then says that it was closed."""
+    try:
+        return os.isatty(sys.stdin.fileno())
+    except (OSError, ValueError):  # it has no standard input
+        return False
+
+
+def _ignore_hangup() -> None:
+    logger.info("SIGHUP is ignored; the log goes to standard error, and SIGTERM stops the server")
+
+
+def _log_start(options: ServeOptions) -> None:
+    """Log what runs, where, and with which settings."""
+    build, settings = options.build, options.settings
+    logger.info(
+        "starting",
+        extra={
+            "version": build.version,
+            "compiled": build.is_compiled,
+            "python": platform.python_version(),
+            "pid": os.getpid(),
+            "data_dir": options.data_dir.absolute(),
+        },
+    )
+    for name, setting in BROKER_SETTINGS.items():
+        layer, value = next(settings.values_of(name), (Layer.DEFAULT, None))
+        if layer is not Layer.DEFAULT:
+            default = None if setting.default is None else setting.format(setting.default)
+            fields = {"setting": name, "value": setting.format(value), "default": default}
+            logger.info("setting differs from its default", extra=fields)
+
+
+def _log_ready(node: BrokerNode, seconds: float) -> None:
+    """Log what was loaded, and how long it took."""
+    shards = node.coordinator.shards()
+    logger.info(
+        "ready",
+        extra={
+            "address": f"{node.advertised_host}:{node.advertised_port}",
+            "cluster_id": node.cluster_id,
+            "last_stop": node.topics.last_stop,
+            "loaded_seconds": round(seconds, 3),
+            "topics": len(node.topics.all()),
+            "groups": sum(shard.contents()["groups"] for shard in shards),
+            "offsets": sum(shard.offset_count for shard in shards),
+            "durability": node.settings["headgate.durability"],
+        },
+    )
 
 
 async def _watch_directory(node: BrokerNode, lock: OsLock, stop: asyncio.Event) -> Path:

@@ -83,6 +83,8 @@ class Topics:
         )
         for entry in catalogue.topics.values():
             self._add(Topic(entry, shared))
+        self.last_stop = "none"
+        """How the last server on this directory ended: `clean`, `crash`, or `none` if there was none."""
 
     @classmethod
     def open(
@@ -111,6 +113,7 @@ class Topics:
         apply_changed_settings(settings, catalogue)
         shared = Shared(fs, data_dir, settings, Waiters(), catalogue.leader_epoch)
         topics = cls(shared, catalogue)
+        topics.last_stop = "clean" if stop is not None else "crash" if catalogue.topics else "none"
         topics._find_partitions(None if stop is None else set(stop.unrecovered))
         return topics
 

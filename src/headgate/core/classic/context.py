@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.deadlines import Deadlines
+from headgate.core.events import Events, MemberRemoved, RemovalReason
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.domain.settings import Settings
@@ -44,6 +45,11 @@ class ClassicContext:
     """System time, for records."""
     settings: ClassicSettings
     deadlines: Deadlines[Timer]
+    events: Events
+
+    def removed(self, group: ClassicGroup, member_id: MemberId, reason: RemovalReason) -> None:
+        """Report a removed member."""
+        self.events.report(MemberRemoved(group.group_id, member_id, reason))
 
     def start_session(self, group: ClassicGroup, member: Member) -> None:
         """Restart the member's session timer."""

@@ -28,13 +28,14 @@ from headgate.records import GroupMetadata, GroupTombstone, Record
 class ClassicGroups:
     """The classic groups of one shard; a `headgate.core.kinds.GroupKind`."""
 
-    __slots__ = ("_deadlines", "_settings", "_system_time", "live", "recorded")
+    __slots__ = ("_deadlines", "_events", "_settings", "_system_time", "live", "recorded")
     NAME: ClassVar[str] = "classic"
     RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset({GroupMetadata, GroupTombstone})
 
     def __init__(self, context: ShardContext) -> None:
         self._settings = ClassicSettings.of(context.settings)
         self._deadlines = context.deadlines
+        self._events = context.events
         self._system_time = context.system_time
         self.recorded: dict[GroupId, GroupMetadata] = {}
         self.live: dict[GroupId, ClassicGroup] = {}
@@ -151,7 +152,7 @@ class ClassicGroups:
 
     def context(self, now: Millis) -> ClassicContext:
         """Return the context of a step."""
-        return ClassicContext(now, self._system_time.at(now), self._settings, self._deadlines)
+        return ClassicContext(now, self._system_time.at(now), self._settings, self._deadlines, self._events)
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
         """Do nothing: members of classic groups watch the topics themselves."""

@@ -19,6 +19,7 @@ from headgate.core.classic.rebalance import complete_if_all_joined, rebalance_or
 from headgate.core.classic.state import ClassicState
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.events import RemovalReason
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
@@ -62,16 +63,19 @@ def _leave_one(
         error = group.member_error(member_id, leaving.instance_id)
         if error:
             return error, NOTHING
-    return ErrorCode.NONE, _remove(context, group, member_id)
+    return ErrorCode.NONE, _remove(context, group, member_id, RemovalReason.LEFT)
 
 
-def _remove(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+def _remove(
+    context: ClassicContext, group: ClassicGroup, member_id: MemberId, reason: RemovalReason
+) -> GroupEffects:
     """Remove a member or a pending member, and answer its parked requests."""
     context.end_session(group, member_id)
     member = group.members.get(member_id)
     if member is None:
         group.remove(member_id)
         return NOTHING
+    context.removed(group, member_id, reason)
     join_token, sync_token = group.take_join(member), group.take_sync(member)
     group.remove(member_id)
     return Effects((), list(_gone(join_token, sync_token)))
@@ -101,4 +105,5 @@ def on_session_deadline(context: ClassicContext, group: ClassicGroup, member_id:
     is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
     if is_waiting and not member.is_new:
         return NOTHING
-    return together(_remove(context, group, member_id), _after_removal(context, group))
+    removal = _remove(context, group, member_id, RemovalReason.SESSION_TIMEOUT)
+    return together(removal, _after_removal(context, group))

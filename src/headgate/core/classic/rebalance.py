@@ -13,6 +13,7 @@ from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.classic.state import MAY_REBALANCE, ClassicState
 from headgate.core.contract import Effects, Reply
 from headgate.core.effects import NOTHING, GroupEffects, together
+from headgate.core.events import GroupRebalanced, RemovalReason
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
@@ -93,6 +94,7 @@ def complete_join(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
         if member.awaiting_join is None and member.instance_id is None:
             group.remove(member.member_id)
             context.end_session(group, member.member_id)
+            context.removed(group, member.member_id, RemovalReason.DID_NOT_REJOIN)
     if group.members and not _elect_leader(group):
         # Only static members are left, and none rejoined: no generation can start.
         context.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
@@ -108,6 +110,8 @@ def complete_join(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
         return Effects((group.metadata(),))
     group.protocol_name = group.vote()
     group.subscription = group.compute_subscription()
+    waited_ms = max(0, context.system_time - group.state_timestamp)
+    context.events.report(GroupRebalanced(group.group_id, group.generation, len(group.members), waited_ms))
     group.become(ClassicState.COMPLETING_REBALANCE, context.system_time)
     replies = []
     for member in group.members.values():
@@ -176,4 +180,5 @@ def on_sync_deadline(context: ClassicContext, group: ClassicGroup) -> GroupEffec
     for member_id in list(group.pending_syncs):
         group.remove(member_id)
         context.end_session(group, member_id)
+        context.removed(group, member_id, RemovalReason.DID_NOT_SYNC)
     return prepare_rebalance(context, group)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.core.deadlines import Deadlines
+from headgate.core.events import Events
 from headgate.core.pause.paused import PausedGroups
 from headgate.core.timers import Timer, TimerKind
 from headgate.core.topic_image import TopicImage
@@ -56,6 +57,7 @@ class ConsumerContext:
     topics: TopicImage
     deadlines: Deadlines[Timer]
     paused: PausedGroups
+    events: Events
 
     def start_session(self, group_id: GroupId, member_id: MemberId, timeout_ms: int | None = None) -> None:
         """Restart the session timer, by default with the group's timeout; remove the member when it

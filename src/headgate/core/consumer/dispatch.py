@@ -31,6 +31,7 @@ from headgate.core.consumer.removal import away, begin_anew, is_past_last_epoch
 from headgate.core.consumer.validation import invalid_heartbeat
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.events import MemberRemoved, RemovalReason
 from headgate.core.groups import Groups
 from headgate.core.kinds import Handler
 from headgate.core.pause.contract import Pausing
@@ -179,6 +180,7 @@ class ConsumerDispatch:
         result = HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch)
         if command.member_epoch == LEAVING_FOR_A_WHILE:
             return result, Effects(away(context, group, member))
+        context.events.report(MemberRemoved(group.group_id, member.member_id, RemovalReason.LEFT))
         return result, self._migration.remove(context, group, [member.member_id])
 
     def _not_found(self, group_id: GroupId) -> GroupRefusal:
@@ -210,7 +212,10 @@ class ConsumerDispatch:
             if not error:
                 gone.append(member_id)
             outcomes.append((leaving, error))
-        removal = self._migration.remove(self._groups.context(group.group_id, now), group, gone)
+        context = self._groups.context(group.group_id, now)
+        for member_id in gone:
+            context.events.report(MemberRemoved(group.group_id, member_id, RemovalReason.LEFT))
+        removal = self._migration.remove(context, group, gone)
         return together(removal, answer(token, LeaveResult(members=tuple(outcomes))))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
@@ -225,7 +230,16 @@ class ConsumerDispatch:
         member = group.find_member(MemberId(timer.member_id))
         if member is None or not _is_late(member, timer.kind):
             return NOTHING
+        reason = _REASONS.get(timer.kind, RemovalReason.SESSION_TIMEOUT)
+        context.events.report(MemberRemoved(group.group_id, member.member_id, reason))
         return self._migration.remove(context, group, [member.member_id])
+
+
+_REASONS: Mapping[IntEnum, RemovalReason] = {
+    TimerKind.REVOCATION: RemovalReason.DID_NOT_REVOKE,
+    TimerKind.MEMBER_JOIN: RemovalReason.DID_NOT_REJOIN,
+    TimerKind.MEMBER_SYNC: RemovalReason.DID_NOT_SYNC,
+}
 
 
 def _is_late(member: Member, kind: IntEnum) -> bool:

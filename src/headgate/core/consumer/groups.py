@@ -35,6 +35,7 @@ class ConsumerGroups:
 
     __slots__ = (
         "_deadlines",
+        "_events",
         "_overrides",
         "_settings",
         "_standard",
@@ -53,6 +54,7 @@ class ConsumerGroups:
         self._standard = ConsumerSettings.of(context.settings, {})
         self._overrides: dict[GroupId, ConsumerSettings] = {}
         self._deadlines = context.deadlines
+        self._events = context.events
         self._system_time = context.system_time
         self.by_id: dict[GroupId, ConsumerGroup] = {}
         self.topics = context.topics
@@ -155,7 +157,13 @@ class ConsumerGroups:
         """Return the context of a step of that group."""
         system_time = self._system_time.at(now)
         return ConsumerContext(
-            now, system_time, self.settings_of(group_id), self.topics, self._deadlines, self.paused
+            now,
+            system_time,
+            self.settings_of(group_id),
+            self.topics,
+            self._deadlines,
+            self.paused,
+            self._events,
         )
 
     def settings_of(self, group_id: GroupId) -> ConsumerSettings:

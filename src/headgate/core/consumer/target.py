@@ -11,6 +11,7 @@ from headgate.core.assignors import ASSIGNORS
 from headgate.core.assignors.contract import AssignablePartitions, GroupSpec, MemberSubscription
 from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.events import GroupRebalanced
 from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupMemberMetadata,
@@ -121,4 +122,5 @@ def make_target(
             group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=context.system_time
         )
     )
+    context.events.report(GroupRebalanced(group.group_id, epoch, len(members)))
     return targets.get(after.member.member_id, {}), records

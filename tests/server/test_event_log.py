@@ -1,0 +1,113 @@
+"""The log lines and counters of events, and of topics."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from tests.server.clients import Client, run_scenario
+
+from headgate.core.events import (
+    Event,
+    ExpiryReason,
+    GroupDeleted,
+    GroupExpired,
+    GroupRebalanced,
+    MemberRemoved,
+    OffsetsExpired,
+    RemovalReason,
+)
+from headgate.domain.ids import GroupId, MemberId, TopicId
+from headgate.server.event_log import EventLog
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic
+
+G, M = GroupId("g"), MemberId("m")
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "line", "fields"),
+    [
+        (
+            OffsetsExpired(G, 3, ExpiryReason.EMPTY_GROUP, 60_000),
+            logging.INFO,
+            "offsets expired",
+            {"offsets": 3, "reason": "empty-group", "retention_ms": 60_000},
+        ),
+        (GroupExpired(G), logging.INFO, "group removed", {"reason": "its last offset expired"}),
+        (GroupDeleted(G), logging.INFO, "group removed", {"reason": "deleted by request"}),
+        (
+            GroupRebalanced(G, 7, 2, 1500),
+            logging.INFO,
+            "group rebalanced",
+            {"epoch": 7, "members": 2, "waited_ms": 1500},
+        ),
+        (GroupRebalanced(G, 7, 2), logging.INFO, "group rebalanced", {"epoch": 7, "members": 2}),
+        (
+            MemberRemoved(G, M, RemovalReason.LEFT),
+            logging.INFO,
+            "member removed",
+            {"member": "m", "reason": "left"},
+        ),
+        (
+            MemberRemoved(G, M, RemovalReason.SESSION_TIMEOUT),
+            logging.WARNING,
+            "member removed",
+            {"member": "m", "reason": "session-timeout"},
+        ),
+    ],
+)
+def test_an_event_is_one_line_with_its_reason(
+    event: Event, level: int, line: str, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member that was lost is a warning; what was asked for is not."""
+    with caplog.at_level(logging.INFO):
+        EventLog().take(event)
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (level, line)
+    assert {name: vars(record)[name] for name in ("group", *fields)} == {"group": "g", **fields}
+
+
+def test_rebalances_and_removed_members_are_counted() -> None:
+    """By protocol and by reason; classic groups with the time that they waited."""
+    log = EventLog()
+    for event in (
+        GroupRebalanced(G, 1, 2, 1500),
+        GroupRebalanced(G, 2, 2, 20),
+        GroupRebalanced(G, 3, 2),
+        MemberRemoved(G, M, RemovalReason.DID_NOT_REVOKE),
+    ):
+        log.take(event)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in log.gauges()
+        for sample in family.samples
+    }
+    assert found["headgate_rebalances_total", "classic"] == 2
+    assert found["headgate_rebalances_total", "consumer"] == 1
+    assert found["headgate_rebalance_seconds_sum",] == 1.52
+    assert found["headgate_members_removed_total", "did-not-revoke"] == 1
+    assert found["headgate_members_removed_total", "left"] == 0
+
+
+def test_topics_have_lines_when_they_come_and_go(caplog: pytest.LogCaptureFixture) -> None:
+    """Created, with more partitions, deleted; by a node that runs."""
+
+    async def scenario(client: Client) -> None:
+        topics, now = client.node.topics, client.node.system_time()
+        caplog.clear()
+        topic = topics.create(NewTopic("flights", TopicId(b"f" * 16), 2), now)
+        assert isinstance(topic, Topic)
+        assert topics.add_partitions(topic, 5, now) is None
+        assert topics.delete(topic, now) is None
+
+    with caplog.at_level(logging.INFO):
+        run_scenario(scenario)
+    told = [
+        (record.getMessage(), vars(record)["topic"], vars(record)["partitions"])
+        for record in caplog.records
+        if record.name == "headgate.server.topic_log"
+    ]
+    events = ("topic created", 2), ("topic extended", 5), ("topic deleted", 5)
+    assert told == [(event, "flights", partitions) for event, partitions in events]
