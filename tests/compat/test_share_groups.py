@@ -27,6 +27,8 @@ SETTINGS = {
     "group.share.heartbeat.interval.ms": "300",
     "group.share.min.heartbeat.interval.ms": "300",
     "group.share.assignment.interval.ms": "100",
+    "group.share.session.timeout.ms": "3000",
+    "group.share.min.session.timeout.ms": "3000",
     "group.share.delivery.count.limit": "4",
 }
 JAVA = pytest.param(
@@ -171,3 +173,19 @@ def test_killed_member(broker: Broker, topic: str, join: Join, library: str) -> 
     again = {value: count for member in others for _, _, value, count in member.records if value in lost}
     assert set(again.values()) == {2}
     assert [*others[0].refusals, *others[1].refusals] == []
+
+
+def test_killed_broker(broker: Broker, topic: str, join: Join) -> None:
+    """What was acknowledged before the broker was killed never comes again; the rest does."""
+    values = [f"v{number}" for number in range(100)]
+    _write(broker, topic, values)
+    accepting, holding = join("confluent", most=10), join("confluent", holds=True, most=10)
+    _got([accepting, holding], values)
+    wait_until(lambda: accepting.acknowledged == len(accepting.polls), lambda: str(accepting))
+    accepted = set(accepting.values)
+    broker.kill()
+    holding.end()
+    broker.start()
+    _got([accepting], values, timeout_s=60)
+    assert Counter(accepting.values) == Counter(values)
+    assert set(holding.values) == set(values) - accepted
