@@ -31,6 +31,17 @@ def test_records_are_delivered_and_acknowledged() -> None:
         assert await member.fetch() == _got((1, 1, 2), values=[b"b"])
         assert await member.fetch(acknowledge={0: [(1, 1, [ACCEPT])]}) == {0: Got(NONE, NONE, [], [])}
         assert await member.fetch() == {}
+        families = {family.name: family for family in scene.node.shares.gauges() if family is not None}
+        values = {
+            (name, *sample.labels.values()): sample.value
+            for name, family in families.items()
+            for sample in family.samples
+        }
+        assert values["headgate_share_deliveries", "first"] == 3
+        assert values["headgate_share_deliveries", "again"] == 1
+        assert values["headgate_share_acknowledgements", "accept"] == 2
+        assert values["headgate_share_acknowledgements", "release"] == 1
+        assert (values["headgate_share_partitions",], values["headgate_share_records_in_flight",]) == (1, 0)
 
     play(story)
 

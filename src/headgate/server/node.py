@@ -227,6 +227,7 @@ class BrokerNode:
         yield from self._events.gauges()
         yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
+        yield from self.shares.gauges()
         yield from transaction_gauges(self.topics.in_transaction, self.system_time())
         yield from log_gauges(self.topics.all(), self.settings["headgate.metrics.topics"])
         yield from self._checkpoints.gauges()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from prometheus_client.metrics_core import Metric
+
 from headgate.api.contract import RequestSteps
 from headgate.core.share.fetching import (
     AcknowledgeErrors,
@@ -19,7 +21,9 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId
 from headgate.domain.offset_reset import ResetStrategy
 from headgate.records.share_state_model import ShareKey
+from headgate.server.shares.counts import ShareCounts
 from headgate.server.shares.fetch import ShareFetch
+from headgate.server.shares.gauges import share_gauges
 from headgate.server.shares.partition import SharedPartition
 from headgate.server.shares.settings import ShareGroupSettings
 from headgate.server.shares.surroundings import Surroundings
@@ -37,6 +41,7 @@ class ShareDelivery:
         self.sessions = ShareSessions(node.topics.settings["group.share.max.share.sessions"])
         self._groups: dict[GroupId, dict[PartitionKey, SharedPartition]] = {}
         self._settings: dict[GroupId, ShareGroupSettings] = {}
+        self._counts = ShareCounts()
         node.topics.on_group_configured.append(self._configured)
         node.topics.on_deleted.append(self._deleted)
 
@@ -56,6 +61,11 @@ class ShareDelivery:
     def partitions(self, group_id: GroupId) -> Iterator[SharedPartition]:
         """Return the share-partitions of a group that are in use."""
         return iter(self._groups.get(group_id, {}).values())
+
+    def gauges(self) -> Iterator[Metric | None]:
+        """Yield the metrics, and None where a slice may end."""
+        partitions = [shared for group in self._groups.values() for shared in group.values()]
+        return share_gauges(partitions, len(self.sessions), self._counts)
 
     def needs_preparation(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> bool:
         """Return whether a fetch must run `prepare` before."""
@@ -82,7 +92,8 @@ class ShareDelivery:
     def _new(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
         group = self._groups.setdefault(group_id, {})
         share_key = ShareKey(group_id, *key)
-        shared = group[key] = SharedPartition(self._node, share_key, self.settings_of(group_id))
+        settings = self.settings_of(group_id)
+        shared = group[key] = SharedPartition(self._node, share_key, settings, self._counts)
         shared.on_discarded = partial(self._forget, group_id, shared)
         return shared
 
@@ -100,7 +111,8 @@ class ShareDelivery:
 
     def _gone(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
         """Return a share-partition that could not be loaded: it only reports why."""
-        shared = SharedPartition(self._node, ShareKey(group_id, *key), self.settings_of(group_id))
+        settings = self.settings_of(group_id)
+        shared = SharedPartition(self._node, ShareKey(group_id, *key), settings, self._counts)
         found = shared.partition()
         shared.discard(found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return shared

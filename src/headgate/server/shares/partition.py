@@ -40,6 +40,7 @@ from headgate.domain.offset_reset import ResetStrategy
 from headgate.log.batch import CorruptBatch
 from headgate.records.share_state_model import ShareKey
 from headgate.runtime.failures import Where, unexpected
+from headgate.server.shares.counts import ShareCounts
 from headgate.server.shares.reading import cut_to, fetched_records
 from headgate.server.shares.settings import ShareGroupSettings
 from headgate.server.shares.surroundings import Surroundings
@@ -84,7 +85,9 @@ class WaitingFetch(Protocol):
 class SharedPartition:
     """One share-partition of this node."""
 
-    def __init__(self, node: Surroundings, key: ShareKey, settings: ShareGroupSettings) -> None:
+    def __init__(
+        self, node: Surroundings, key: ShareKey, settings: ShareGroupSettings, counts: ShareCounts
+    ) -> None:
         self.key = key
         self.topic_key: PartitionKey = (key.topic_id, key.partition)
         self.error = ErrorCode.NONE
@@ -92,6 +95,7 @@ class SharedPartition:
         self.on_discarded: Callable[[], None] = lambda: None
         self._node = node
         self._settings = settings
+        self._counts = counts
         self._machine: SharePartition | None = None
         """None until it is loaded."""
         self._is_loading = False
@@ -285,6 +289,7 @@ class SharedPartition:
         acquired = machine.acquire(wish, now)
         if not acquired:
             return None
+        self._counts.count_acquired(acquired)
         self._arm(now + self._settings.limits.lock_duration_ms)
         return DeliveredRecords(
             key=self.topic_key, records=cut_to(found.records, acquired), acquired=acquired
@@ -302,6 +307,8 @@ class SharedPartition:
             return
         now = self._node.steady_time()
         error, change = self._machine.acknowledge(member_id, batches, now)
+        if not error:
+            self._counts.count_acknowledged(batches)
         if change is None:
             on_done(error)
         else:
@@ -378,7 +385,10 @@ class SharedPartition:
             return
         not_before = 0
         try:
-            self._persist_and_wake(self._machine.expire(self._node.steady_time()))
+            change = self._machine.expire(self._node.steady_time())
+            if change is not None:
+                self._counts.expired += sum(last - first + 1 for first, last, _, _ in change.batches)
+            self._persist_and_wake(change)
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, f"locks of {self.key.name} cannot be ended", failure)
             not_before = self._node.steady_time() + _RETRY_MS

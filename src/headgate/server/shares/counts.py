@@ -1,0 +1,36 @@
+"""What share-partitions delivered, and what members made of it, for the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType, AcquiredRecords
+
+
+class ShareCounts:
+    """What all share-partitions of this node delivered since its start, in records."""
+
+    def __init__(self) -> None:
+        self.first_deliveries = 0
+        self.redeliveries = 0
+        self.expired = 0
+        """Records whose lock ended before they were acknowledged."""
+        self.acknowledged = dict.fromkeys(AcknowledgeType, 0)
+        """Records by type."""
+
+    def count_acquired(self, acquired: Sequence[AcquiredRecords]) -> None:
+        """Count what a fetch acquired."""
+        for first, last, count in acquired:
+            if count == 1:
+                self.first_deliveries += last - first + 1
+            else:
+                self.redeliveries += last - first + 1
+
+    def count_acknowledged(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        """Count acknowledgements that were not refused."""
+        for first, last, types in batches:
+            if len(types) == 1:
+                self.acknowledged[AcknowledgeType(types[0])] += last - first + 1
+                continue
+            for known in AcknowledgeType:
+                self.acknowledged[known] += types.count(known)
