@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from tests.spark.support import numbered, rows_of, write_segment
@@ -19,7 +20,7 @@ from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.formats import HeadgateDataSource
 from headgate.spark.options import OptionError, parse
 from headgate.spark.plan import MissingData
-from headgate.spark.source import RECORDS_VIEW, CorruptionsReader, ViewReader
+from headgate.spark.source import FEWEST_ROWS, RECORDS_VIEW, CorruptionsReader, ViewReader, joined
 
 TOPIC = "flights"
 
@@ -386,3 +387,18 @@ def spoil(directory: Path, base_offset: int, position: int) -> Path:
     data[position] ^= 0x80
     file.write_bytes(data)
     return file
+
+
+def test_small_record_batches_are_joined_for_spark() -> None:
+    """In order, and without a copy of those that are large enough."""
+    numbers = iter(range(1_000_000))
+
+    def batch(size: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"n": [next(numbers) for _ in range(size)]})
+
+    small, large = [batch(7) for _ in range(3000)], batch(FEWEST_ROWS)
+    found = list(joined([*small, large, batch(1)]))
+    assert [each.num_rows for each in found] == [10_003, 10_003, 994 + FEWEST_ROWS, 1]
+    assert [n for each in found for n in each["n"].to_pylist()] == list(range(21_000 + FEWEST_ROWS + 1))
+    assert next(joined([large])) is large
+    assert list(joined([])) == []

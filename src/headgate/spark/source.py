@@ -7,7 +7,7 @@ worker and returns Arrow record batches to Spark: no row becomes a Python object
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -25,6 +25,10 @@ from headgate.spark.options import OptionError, Options, choose_columns
 from headgate.spark.plan import MissingData, Task
 from headgate.spark.run_rows import Run, incomplete, run_of
 from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
+
+FEWEST_ROWS = 10_000
+FEWEST_BYTES = 4 << 20
+"""A record batch for Spark has at least so many rows or bytes, except for the last one of a task."""
 
 
 class Taken(Enum):
@@ -129,6 +133,9 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, as Arrow record batches. Raises CorruptLog at an unreadable batch."""
         assert isinstance(partition, Task)
+        return joined(self._batches(partition))
+
+    def _batches(self, partition: Task) -> Iterator[pa.RecordBatch]:
         schema = self.arrow_schema
         columns = [self.view.aliases.get(name, name) for name in self.names]
         skipped: list[Corruption] = []
@@ -207,6 +214,24 @@ def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, 
         "partition": where.partition,
         **{name: getattr(corruption, name) for name in Corruption.__slots__},
     }
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of a size that is worth their transfer to Spark.
+
+    A read of thousands of small partitions has thousands of small batches, and Spark takes a millisecond or
+    more for each.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= FEWEST_ROWS or size >= FEWEST_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def complete_records(task: Task) -> Iterator[Records]:
