@@ -71,3 +71,10 @@ def test_prometheus_accepts_the_rules() -> None:
     """Its own program checks them."""
     checked = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_every_alert_has_advice() -> None:
+    """The table in docs/operating.md names the alerts, and no other."""
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
+    advice = (OPS.parent / "docs" / "operating.md").read_text()
+    assert alerts == set(re.findall(r"`(Headgate[A-Z]\w+)`", advice))
