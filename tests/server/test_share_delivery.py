@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.server.clients import T
 from tests.server.disk import new_disk
 from tests.server.share_members import Got, Scene, play, started, until
 from tests.topics.transactions import Writer
 
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
 from headgate.topics.topics import Topics
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -268,6 +270,22 @@ def test_altered_state_is_read_again() -> None:
         await until(lambda: not scene.shared())
         await scene.initialize(start=0, epoch=3)
         assert await ben.fetch(0, epoch=0) == _got((0, 1, 1), values=[b"a", b"b"])
+
+    play(story)
+
+
+def test_forgotten_partition() -> None:
+    """A fetch that waits while the state is altered is sent back; the next one begins where it says."""
+
+    async def story(scene: Scene) -> None:
+        member = scene.member("m")
+        waiting = asyncio.create_task(member.fetch(0, wait_ms=500_000))
+        await until(lambda: any(one._queue for one in scene.shared()))
+        scene.node.shares.forget(GroupId("g"), (T, 0))
+        assert await waiting == {0: Got(ErrorCode.NOT_LEADER_OR_FOLLOWER, NONE, [], [])}
+        await scene.initialize(start=1, epoch=2)
+        scene.append(b"a", b"b")
+        assert await member.fetch() == _got((1, 1, 1), values=[b"b"])
 
     play(story)
 

@@ -297,6 +297,10 @@ class ShareDelivery(Protocol):
         """End the sessions of a lost connection."""
         ...
 
+    def forget(self, group_id: GroupId, key: PartitionKey) -> None:
+        """Discard what is known of a share-partition whose state somebody else changed."""
+        ...
+
 
 class Durability(Protocol):
     """Group commit: one sync for everything appended meanwhile."""

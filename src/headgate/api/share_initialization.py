@@ -41,7 +41,7 @@ def initialize_states(
         start = UNKNOWN_START if starts is None else starts[topic_id, index]
         return InitializeState(key=key, state_epoch=asked.state_epoch, start_offset=start)
 
-    results = yield from _each(node, asked.partitions, command)
+    results = yield from _each(node, asked.group_id, asked.partitions, command)
     done: dict[TopicId, tuple[int, ...]] = {}
     for topic_id, (_, indexes) in asked.partitions.items():
         good = tuple(index for index in indexes if not results[topic_id, index][0])
@@ -62,7 +62,7 @@ def delete_states(
     def command(topic_id: TopicId, index: int) -> DeleteState:
         return DeleteState(key=ShareKey(asked.group_id, topic_id, index))
 
-    results = yield from _each(node, asked.partitions, command)
+    results = yield from _each(node, asked.group_id, asked.partitions, command)
     errors: dict[TopicId, tuple[ErrorCode, str | None]] = {}
     for topic_id, (_, indexes) in asked.partitions.items():
         failed = (results[topic_id, index] for index in indexes if results[topic_id, index][0])
@@ -76,9 +76,12 @@ def delete_states(
 
 
 def _each(
-    node: Node, partitions: StatePartitions, command_of: Callable[[TopicId, int], Any]
+    node: Node, group_id: GroupId, partitions: StatePartitions, command_of: Callable[[TopicId, int], Any]
 ) -> RequestSteps[dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]]:
-    """Submit a command for each share-partition, a limited number at a time. Return their errors."""
+    """Submit a command for each share-partition, a limited number at a time. Return their errors.
+
+    The deliveries of this node forget what they know of these share-partitions.
+    """
     places = [(topic_id, index) for topic_id, (_, indexes) in partitions.items() for index in indexes]
     found: dict[tuple[TopicId, int], tuple[ErrorCode, str | None]] = {}
     for first in range(0, len(places), _SUBMITTED_AT_ONCE):
@@ -89,7 +92,9 @@ def _each(
             command = command_of(*place)
             node.share_state.submit(command.key.name, command, take_at(at))
         yield there
-        found.update(zip(some, map(_error_of, there.result()), strict=True))
+        for place, result in zip(some, there.result(), strict=True):
+            found[place] = _error_of(result)
+            node.shares.forget(group_id, place)
     return found
 
 

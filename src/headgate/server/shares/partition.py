@@ -61,6 +61,18 @@ _FENCED: Final = frozenset(
 )
 """Errors of a write that another state or leader, or a removed state, explains."""
 
+_TOLD: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Errors that fetches report as they are. The Java client gives up at errors that it does not expect, so all
+others become NOT_LEADER_OR_FOLLOWER, after which it fetches again.
+"""
+
 OnDone = Callable[[ErrorCode], None]
 
 
@@ -200,7 +212,7 @@ class SharedPartition:
         """Give this object up; waiting fetches report the error, and the next one makes a new object."""
         if self.error:
             return
-        self.error = error
+        self.error = error if error in _TOLD else ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._disarm()
         self.on_discarded()
         self.wake()
