@@ -34,6 +34,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "500",
     # So that a target is made in the heartbeat that asks for it, and stories do not depend on the clock.
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.max.size": "5",

@@ -2,7 +2,8 @@
 
 1 adds the lag (KIP-1226): records above the start offset whose delivery is not complete. Without topics, all
 share-partitions of a group that have a state are described. A share-partition without a state has start
-offset -1, also in a group that does not exist. (Kafka does not answer for a partition that does not exist.)
+offset -1, also in a group that does not exist or is of another type. (Kafka does not answer for a partition
+that does not exist.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headgate.api.group_answers import gather
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
 from headgate.api.share_initialization import ask_group
-from headgate.core.share.membership.commands import ListSharePartitions, ShareGroupRefusal
+from headgate.core.share.membership.commands import ListSharePartitions, SharePartitions
 from headgate.core.share.state.commands import (
     UNKNOWN_COUNT,
     UNKNOWN_START,
@@ -61,13 +62,12 @@ def _group(
         group.error_code = ErrorCode.INVALID_GROUP_ID
         return group
     found = yield from ask_group(node, group_id, ListSharePartitions(group_id))
-    if isinstance(found, ShareGroupRefusal):
-        group.error_code, group.error_message = found.error, found.message
-        return group
     if isinstance(found, ErrorCode):
         group.error_code = found
         return group
-    asked: _Asked = [(name, indexes) for name, indexes in found.partitions.values()]
+    asked: _Asked = []
+    if isinstance(found, SharePartitions):  # a group of another type has none
+        asked = [(name, indexes) for name, indexes in found.partitions.values()]
     if topics is not None:
         asked = [(topic.topic_name, topic.partitions) for topic in topics]
     for name, indexes in asked:

@@ -1,6 +1,7 @@
 """DeleteShareGroupOffsets (92), version 0: forget the share-partitions of topics in an empty group (KIP-932).
 
-For a group that does not exist nothing is to do, which is no error.
+A topic that does not exist, or of which the group has no state, is UNKNOWN_TOPIC_OR_PARTITION without a topic
+id.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headgate.security.resources import Operation
 from headgate.wire.messages import delete_share_group_offsets as wire
 
 _Response = wire.DeleteShareGroupOffsetsResponse
-_NOTHING_TO_DELETE = ErrorCode.NONE, "There is no offset information to delete."
+_NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
 def handle(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest) -> None:
@@ -36,11 +37,10 @@ def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> Reques
     match begun:
         case ErrorCode():
             return _Response(error_code=begun)
-        case ShareGroupRefusal(error, message) if not _is_unknown(begun):
+        case ShareGroupRefusal(error, message):
             return _Response(error_code=error, error_message=message)
-    errors: dict[TopicId, tuple[ErrorCode, str | None]] = {}
-    if isinstance(begun, StateRemoval):
-        errors = yield from delete_states(node, begun)
+    assert isinstance(begun, StateRemoval)
+    errors = yield from delete_states(node, begun)
     response = _Response()
     for name in dict.fromkeys(names):
         yield None
@@ -48,20 +48,16 @@ def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> Reques
     return response
 
 
-def _is_unknown(refusal: ShareGroupRefusal) -> bool:
-    return refusal.error is ErrorCode.GROUP_ID_NOT_FOUND and refusal.message.endswith("not found.")
-
-
 def _topic(
     node: Node, name: TopicName, errors: dict[TopicId, tuple[ErrorCode, str | None]]
 ) -> wire.DeleteShareGroupOffsetsResponseTopic:
     topic = node.topics.by_name(name)
-    if topic is None:
-        message = "This server does not host this topic-partition."
+    if topic is None or topic.topic_id not in errors:
+        message = "This server does not host this topic-partition." if topic is None else _NOTHING_TO_DELETE
         return wire.DeleteShareGroupOffsetsResponseTopic(
             topic_name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=message
         )
-    error, message_or_none = errors.get(topic.topic_id, _NOTHING_TO_DELETE)
+    error, message_or_none = errors[topic.topic_id]
     return wire.DeleteShareGroupOffsetsResponseTopic(
         topic_name=name, topic_id=topic.topic_id, error_code=error, error_message=message_or_none
     )

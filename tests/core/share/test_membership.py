@@ -260,7 +260,7 @@ def test_offsets_of_an_empty_group_are_altered(life: ShareLife) -> None:
     life.confirm(altered)
     assert life.group().states_now.initializing == {}
     new = life.ask(AlterShareOffsets(GroupId("new"), BOTH))
-    assert (new.group_id, new.state_epoch) == ("new", 2)
+    assert (new.group_id, new.state_epoch) == ("new", 1)
     life.confirm(new)
     assert life.ask(ListSharePartitions(GroupId("new"))) == SharePartitions(BOTH)
     life.commit("simple")

@@ -22,6 +22,7 @@ from tests.differential.scenarios import (
     mixed_groups,
     offsets,
     records,
+    share_groups,
     topic_ids,
     topics,
 )
@@ -50,6 +51,7 @@ MODULES = (
     mixed_groups,
     topics,
     records,
+    share_groups,
     configs,
     topic_ids,
     brokers,

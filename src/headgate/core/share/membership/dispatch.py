@@ -45,7 +45,12 @@ from headgate.core.timers import Timer
 from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicId
-from headgate.records.share_group_model import ShareGroupMetadata, ShareGroupRecord, TopicPartitions
+from headgate.records.share_group_model import (
+    ShareGroupMetadata,
+    ShareGroupRecord,
+    ShareGroupTargetMetadata,
+    TopicPartitions,
+)
 
 ASSIGNOR = "simple"
 
@@ -188,11 +193,15 @@ class ShareDispatch:
         refusal = _non_empty(group)
         if refusal is not None:
             return answer(token, refusal)
-        epoch = max(group.epoch, FIRST_EPOCH) + 1
-        own = ShareGroupMetadata(group_id=group_id, epoch=epoch, metadata_hash=group.metadata_hash)
+        epoch = group.epoch + 1  # the first one of a new group
+        records: list[ShareGroupRecord] = [
+            ShareGroupMetadata(group_id=group_id, epoch=epoch, metadata_hash=group.metadata_hash),
+            with_initializing(group.states_now, command.partitions),
+        ]
+        if group.target_metadata is None:
+            records.append(ShareGroupTargetMetadata(group_id=group_id, assignment_epoch=FIRST_EPOCH))
         initialization = Initialization(group_id, epoch, command.partitions)
-        states = with_initializing(group.states_now, command.partitions)
-        return Effects([own, states], (Reply(token, initialization),))
+        return Effects(records, (Reply(token, initialization),))
 
     def delete(self, command: DeleteShareOffsets, now: Millis, token: Token) -> GroupEffects:
         """Prepare to remove states: their topics are marked, so that a crash leaves no state unnoticed."""
