@@ -40,5 +40,5 @@ _AGAIN: dict[int, RepeatedFetch] = {}
 
 
 def again(fetch: FetchOffsets) -> RepeatedFetch:
-    """A fetch as one that comes again: the same object each time."""
+    """A fetch as a repeated one: the same object each time."""
     return _AGAIN.setdefault(id(fetch), RepeatedFetch(fetch))

@@ -166,7 +166,7 @@ def test_a_group_is_refused_also_when_no_partition_exists(node: OneNode) -> None
     assert pause(node, 1).error_code == NONE
 
 
-def test_a_shard_that_cannot_answer_is_told_of(node: OneNode) -> None:
+def test_a_shard_that_cannot_answer_is_reported(node: OneNode) -> None:
     """Version 0 of the list has no error: an empty list would be wrong, so the connection is closed."""
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.coordinator.errors = dict.fromkeys(range(node.coordinator.shard_count), loading)

@@ -77,7 +77,7 @@ def test_a_created_topic_is_durable(node: OneNode, version: int) -> None:
         assert answer.topic_id == topic.topic_id != ZERO_TOPIC_ID
 
 
-def test_topics_created_together_are_each_told_their_own_settings(node: OneNode) -> None:
+def test_topics_created_together_have_each_their_own_settings(node: OneNode) -> None:
     """Also those that have the same: a request may create thousands."""
     wanted: list[dict[str, Any]] = [
         {"retention_ms": "5"},

@@ -81,7 +81,7 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     after = _write(admin, name, "after")
     survivor.wait_until_it_owns(ALL, timeout_s=20)
     took_s = time.monotonic() - died_at
-    # A heartbeat was due every half second, so the session began anew at most that long before it died.
+    # A heartbeat was due every half second, so the session was restarted at most that long before it died.
     assert took_s > SESSION_TIMEOUT_MS / 1000 - 1.5
     wait_until(
         lambda: values_read("after", survivor) == after, lambda: f"{survivor} has read what came meanwhile"

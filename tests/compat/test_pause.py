@@ -1,6 +1,6 @@
 """librdkafka and Java in a group whose partitions are paused, rewound and resumed while it runs (KIP-1249).
 
-The clients know nothing of it: they see partitions revoked and assigned. What was rewound comes again, once;
+The clients know nothing of it: they see partitions revoked and assigned. Rewound records are read again once;
 everything else is read once, as ever.
 """
 

@@ -147,7 +147,7 @@ class Harness:
         self.asked: set[Token] = set()
         self.batches: list[Sequence[Change]] = []
         self.loads_from: Literal["log", "image", "compacted"] = "log"
-        """What a shard starts anew from."""
+        """The data from which a shard starts after a crash."""
         self.keeps_tombstones = False
         """Whether a compacted log has them: they stay for a day."""
         self.lateness_ms: Iterator[int] = repeat(0)
@@ -201,7 +201,7 @@ class Harness:
         return self._next_late_ms
 
     def reload(self) -> None:
-        """Crash: the shard starts anew from its log, and nobody gets an answer any more.
+        """Crash: the shard starts again from its log, and no request in flight is answered.
 
         A log that was compacted leads to the same, and so does an image, but for groups known by nothing but
         offsets that were all removed: compaction takes the tombstones away.

@@ -48,7 +48,7 @@ def test_a_directory_without_damage_is_served_whole(ends: Ends, whole: Seen, tmp
 def test_a_damage_comes_to_what_is_documented(
     ends: Ends, whole: Seen, target: Target, damages: dict[str, Damage], tmp_path: Path
 ) -> None:
-    """Each cell of the table, tried out; `python -m tests.damage` writes it anew."""
+    """Each cell of the table, tried out; `python -m tests.damage` rewrites the table."""
     assert lines_of(target, cells_of(ends, whole, target, damages, tmp_path)) == lines_in_document(target)
 
 

@@ -10,7 +10,7 @@ RELEASED_AT, RESUMED_AT = 2.0, 4.0
 
 
 def sightings() -> list[Sighting]:
-    """Ten flights of each airport; the last four of the held one that were read before come again."""
+    """Ten flights of each airport; the last four of the held one that were read before are read again."""
     seen = [Sighting(0.6 * number, partition, number) for partition in OTHERS for number in range(10)]
     seen += [Sighting(0.2 * number, HELD, number) for number in range(6)]
     seen += [Sighting(5 + 0.1 * number, HELD, number) for number in range(2, 10)]

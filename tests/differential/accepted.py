@@ -275,7 +275,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             "topic_name": "consumer-members-names-and-an-expression-one",
             "partitions": [0],
         },
-        reason="A member that is to let more go is still in its epoch: what it let go before stays its own "
+        reason="A member that must revoke more is still in its epoch: what it revoked before stays its own "
         "until it leaves that epoch, or a late commit for it would be believed.",
     ),
     *(

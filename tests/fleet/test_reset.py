@@ -94,7 +94,7 @@ def test_a_group_that_committed_since_the_plan_is_left_alone_and_so_is_one_with_
     assert again.exit_code == 1 and f"left out: group {active} has members" in again.stderr
 
 
-def test_an_interrupted_execution_goes_on(
+def test_an_interrupted_execution_continues(
     broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
 ) -> None:
     names = [new_group(8) for _ in range(4)]

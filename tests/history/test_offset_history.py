@@ -271,7 +271,7 @@ def test_a_history_that_a_clock_ahead_has_emptied_is_not_known_afterwards() -> N
     life.end()
 
 
-def test_a_history_that_was_off_begins_anew() -> None:
+def test_a_history_that_was_off_begins_again() -> None:
     """Earlier moved records are still on disk, but later compactions were not recorded: all are unknown."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
@@ -318,7 +318,7 @@ def delete(topics: Topics, now: Millis) -> None:
     assert topics.delete(topic, now) is None
 
 
-def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topics() -> None:
+def test_what_was_committed_before_a_topic_was_created_again_is_reported_as_another_topics() -> None:
     """This is exact within one millisecond, after compaction, crashes and a clock that was set back."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
@@ -406,7 +406,7 @@ def test_what_could_not_be_read_in_time_is_not_known() -> None:
     life.end()
 
 
-def test_only_what_cannot_be_lost_is_told() -> None:
+def test_only_what_cannot_be_lost_is_reported() -> None:
     """A written and unsynced commit is not in the answer, nor is a wide commit without its end."""
     life, past = Life(new_disk(), SetClock()), Past()
     fill(life, past)

@@ -45,7 +45,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """The operation that ended before any order could hold it, and what stood in the way of it."""
+    """The operation that ended before any order could hold it, and the operation that conflicts with it."""
 
     operation: Operation
     differences: Mapping[Key, tuple[Value, Value]]

@@ -84,7 +84,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        """Reading the log anew keeps every batch and makes all of it durable."""
+        """Reading the log again keeps every batch and makes all of it durable."""
         self.finish_request()
         self.log.recover()
         self.durable = self.end if self.kept else self.durable
@@ -106,7 +106,7 @@ class LogModel(RuleBasedStateMachine):
     @precondition(lambda self: self.request is not None)
     @rule()
     def finish_request(self) -> None:
-        """The sync is completed: durable up to where it began, if the log was not read anew since."""
+        """The sync is completed: durable up to where it began, if the log was not read again since."""
         if self.request is None:
             return
         request, self.request = self.request, None

@@ -55,7 +55,7 @@ def test_compressed_batches_stand_between_others(codec: int) -> None:
     check(batch(b"a", b"b"), batch(b"c" * 500, None, base=2, codec=codec), batch(b"d", base=9))
 
 
-def test_what_a_record_may_lack_or_have_is_told() -> None:
+def test_what_a_record_may_lack_or_have_is_reported() -> None:
     """Null and empty keys and values, headers, negative times; and batches with gaps, or none left."""
     records = [
         Record(None, None, 5),

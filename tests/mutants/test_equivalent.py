@@ -22,7 +22,7 @@ def test_a_survivor_is_known_by_its_changed_lines() -> None:
     assert Survivor("m.x_f__mutmut_3", "m.py", DIFFERENCE).change == ("return 1", "return 2")
 
 
-def test_a_survivor_is_told_by_its_line() -> None:
+def test_a_survivor_is_reported_by_its_line() -> None:
     """Of lines that read the same the one is meant that is in the function, and nearest to the change."""
     function = "def f(x):\n    # why\n    if x:\n        return 1\n    if x > 1:\n        return 1\n"
     method = "class C:\n" + "".join(f"    {line}\n" for line in function.splitlines())

@@ -13,7 +13,7 @@ from headgate.runtime.aside import AsideThread
 
 
 @given(st.lists(st.booleans(), max_size=20))
-def test_work_is_done_aside_in_its_order_and_told_on_the_loop(fails: list[bool]) -> None:
+def test_work_is_done_aside_in_its_order_and_reported_on_the_loop(fails: list[bool]) -> None:
     """This holds for work that succeeds and work that fails; a failure is reported as its exception."""
     worked: list[tuple[int, int]] = []
     told: list[tuple[int, int, str | None]] = []
@@ -52,7 +52,7 @@ def test_work_is_done_aside_in_its_order_and_told_on_the_loop(fails: list[bool])
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
-def test_nothing_is_told_once_it_is_closed(is_begun: bool) -> None:
+def test_no_callback_is_called_once_it_is_closed(is_begun: bool) -> None:
     """This holds for running and for waiting work."""
     told: list[str] = []
 

@@ -43,7 +43,7 @@ def failing_times(times: int, otherwise: Callable[..., Any]) -> tuple[Callable[.
 
 
 @pytest.mark.plants_failures("compaction")
-def test_compaction_goes_on_when_its_search_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_continues_when_its_search_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is counted, and the next search runs."""
     monkeypatch.setattr(compaction, "RETRY_SECONDS", 0.01)
     failing, done = failing_times(2, Compactor.next_job)

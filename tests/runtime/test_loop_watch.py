@@ -32,7 +32,7 @@ def held(watch: LoopWatch, seconds: Seconds, name: str, duration: float) -> None
         seconds.now += duration
 
 
-def test_a_step_that_holds_the_loop_is_told_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_blocks_the_loop_is_reported_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     """Above the limit it is counted and logged; below it only the longest duration is recorded."""
     seconds = Seconds()
     watch = LoopWatch(seconds)
@@ -75,7 +75,7 @@ def test_the_longest_stall_is_forgotten_after_two_windows() -> None:
     assert watch.longest_stall_seconds() == 0.0
 
 
-def test_a_stall_that_nobody_named_is_told_with_its_place(
+def test_a_stall_that_nobody_named_is_reported_with_its_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The watching thread sees the current function of the loop's thread."""
@@ -104,7 +104,7 @@ def test_a_stall_that_nobody_named_is_told_with_its_place(
     assert any("hold_the_loop" in vars(record).get("at", "") for record in caplog.records)
 
 
-def test_a_request_that_holds_the_loop_is_told_by_its_api_and_client(
+def test_a_request_that_blocks_the_loop_is_reported_by_its_api_and_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is one step from its frame to the end of its first slice."""

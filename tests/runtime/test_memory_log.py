@@ -69,7 +69,7 @@ def test_nothing_arrives_after_a_loss_that_is_not_reported_yet() -> None:
     run(scenario)
 
 
-def test_a_writer_that_appends_after_another_claimed_is_told_that_it_is_fenced() -> None:
+def test_a_writer_that_appends_after_another_claimed_learns_that_it_is_fenced() -> None:
     """Once, and not that a write failed, after which it would claim the log again."""
 
     async def scenario() -> None:

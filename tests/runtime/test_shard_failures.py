@@ -62,7 +62,7 @@ def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", ["pwrite", "datasync"])
-def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_is_reported_and_survived(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting requests get a retriable error, the count equals the log's, and the shard recovers."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
 
@@ -133,7 +133,7 @@ def test_what_was_answered_is_there_after_a_power_cut() -> None:
     run(scenario)
 
 
-def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_shard_gets_its_context_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands run when the shard is loaded, and again when it is loaded after a failure."""
 
     async def scenario() -> None:

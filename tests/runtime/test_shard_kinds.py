@@ -335,7 +335,9 @@ def test_a_load_that_another_node_interrupted_has_no_effect_on_the_next_one() ->
     run(scenario)
 
 
-def test_what_is_lost_on_the_way_is_told_and_the_log_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_lost_on_the_way_is_reported_and_the_log_claimed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Waiting requests get a retriable error; the shard is loaded from the log, and continues."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 

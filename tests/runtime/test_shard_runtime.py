@@ -181,7 +181,7 @@ def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.interpreted
-def test_what_holds_the_loop_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_blocks_the_loop_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps without a request are named: a write, timers, and the slices of a load."""
     names: list[str] = []
     begin = LoopWatch.begin

@@ -99,7 +99,7 @@ def test_a_slice_is_longer_after_long_turns_of_others_if_the_share_is_large(
     assert slice_seconds(share, left_alone_ms / 1000) == pytest.approx(slice_ms / 1000)
 
 
-def test_what_fails_in_the_thread_is_told_to_the_work() -> None:
+def test_what_fails_in_the_thread_is_reported_to_the_work() -> None:
     """The work may handle a failure of the thread, and end normally."""
 
     def failing() -> None:

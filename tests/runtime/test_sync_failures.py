@@ -132,7 +132,7 @@ def test_what_the_kernel_did_not_run_is_run_by_the_thread(log: Log, code: int) -
 
 
 @pytest.mark.plants_failures("sync")
-def test_a_callback_that_raises_does_not_hold_up_the_next(log: Log) -> None:
+def test_a_callback_that_raises_does_not_delay_the_next(log: Log) -> None:
     """Several outcomes arrive at once, each of another log."""
 
     async def scenario() -> None:
@@ -173,7 +173,7 @@ def test_a_stop_says_that_it_waits(
 
 @pytest.mark.interpreted
 @pytest.mark.plants_failures("sync")
-def test_a_thread_goes_on_after_a_sync_that_ended_unexpectedly(
+def test_a_thread_continues_after_a_sync_that_ended_unexpectedly(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This sync has failed, whatever the exception, and the next one runs."""
@@ -248,7 +248,7 @@ def refuse(descriptor: int, number: int) -> None:
     raise OSError(errno.EAGAIN, "no room")
 
 
-def test_nobody_is_told_after_a_close(log: Log) -> None:
+def test_no_callback_is_called_after_a_close(log: Log) -> None:
     """Callbacks of requests that end during the close are not called."""
 
     async def scenario() -> None:

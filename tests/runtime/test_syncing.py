@@ -44,7 +44,7 @@ def open_log(directory: Path) -> Log:
     return log
 
 
-def test_a_sync_is_run_and_told_once(make_syncer: MakeSyncer, tmp_path: Path) -> None:
+def test_a_sync_is_run_and_reported_once(make_syncer: MakeSyncer, tmp_path: Path) -> None:
     """At the callback the request has run, and the log is durable up to its end at the start of the sync."""
 
     async def scenario() -> None:

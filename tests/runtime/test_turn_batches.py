@@ -132,7 +132,7 @@ def test_turns_hold_the_records_of_their_commands(turns: list[list[list[Change]]
         offset += len(expected)
 
 
-def test_a_wide_commit_that_comes_again_is_its_own_batch() -> None:
+def test_a_repeated_wide_commit_is_its_own_batch() -> None:
     """Later ones are copies with their own offsets and time; the records are the same."""
     made = TurnBatches()
     shape = ColumnShape(GroupId("g"), TopicName("t"), np.arange(300), np.full(300, 7), "note")

@@ -123,7 +123,7 @@ def test_a_denied_request_is_refused_in_the_words_of_its_api(key: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(1, 12), (1, 18), (9, 7), (9, 8), (47, 0)])
-def test_the_error_of_a_topic_is_told_of_its_partitions(key: int, version: int) -> None:
+def test_the_error_of_a_topic_is_reported_for_its_partitions(key: int, version: int) -> None:
     """Clients read the error of the partitions."""
 
     async def scenario(anybody: Client) -> None:
@@ -249,7 +249,7 @@ def test_the_topics_of_a_session_are_asked_for() -> None:
             response = await alice.ask(again, version)
             assert response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             anew = await alice.ask(FetchRequest(session_id=first.session_id, session_epoch=0), version)
-            assert not set(_errors(anew)), "who begins anew is asked for what the new session has"
+            assert not set(_errors(anew)), "a new session needs rights for its own topics"
 
     run_scenario(scenario)
 

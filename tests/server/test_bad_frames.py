@@ -91,7 +91,7 @@ def test_produce_is_advertised_from_version_0_and_spoken_from_3(connect: Connect
     assert client.is_closed_by_server()
 
 
-def test_a_client_without_a_proper_name_is_told_so(connect: Connect) -> None:
+def test_a_client_without_a_proper_name_gets_an_error(connect: Connect) -> None:
     """Version 3 holds the client's software name; an invalid name gets INVALID_REQUEST."""
     request = ApiVersionsRequest(client_software_name="-", client_software_version="1")
     assert connect().request(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST

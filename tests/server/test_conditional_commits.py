@@ -71,7 +71,7 @@ def test_counters_that_many_connections_increment_are_exact(
     assert sum(lost) > 0, "nobody ever was in anybody's way"
 
 
-def test_a_conditional_commit_that_comes_again_is_judged_again(bootstrap_servers: str) -> None:
+def test_a_repeated_conditional_commit_is_checked_again(bootstrap_servers: str) -> None:
     """The request has the same bytes, among unconditional ones that differ only in their offset."""
     group = GroupId("again")
 

@@ -186,7 +186,7 @@ def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waitin
     run(scenario)
 
 
-def test_a_large_request_goes_on_when_there_is_room_again() -> None:
+def test_a_large_request_continues_when_there_is_room_again() -> None:
     """A connection that was not read because of others is read after they have closed."""
 
     async def scenario() -> None:

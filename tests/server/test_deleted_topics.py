@@ -130,7 +130,7 @@ def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
     run_node(new_disk(), scenario)
 
 
-def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
+def test_a_listener_for_deleted_topics_can_create_it_again() -> None:
     """The response waits for the removal of the offsets, within the timeout of the request."""
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
@@ -148,7 +148,7 @@ def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
     run_node(new_disk(), scenario)
 
 
-def test_who_does_not_wait_is_told_all_the_same() -> None:
+def test_listeners_that_do_not_wait_are_called_too() -> None:
     """With a timeout of 0 the topic is deleted, and its name is free a little later."""
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:

@@ -27,7 +27,7 @@ def record(message: str, **fields: Any) -> logging.LogRecord:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_long_strings_are_cut_and_their_length_is_told(formatter: logging.Formatter) -> None:
+def test_long_strings_are_cut_and_their_length_is_reported(formatter: logging.Formatter) -> None:
     """This holds for fields and events in every format."""
     line = formatter.format(record("e" * 40_000, client="c" * 32_767, count=5))
     assert len(line) < LONGEST_EVENT + LONGEST_VALUE + 300

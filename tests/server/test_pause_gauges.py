@@ -35,7 +35,7 @@ def paused_in(*groups: str, since: int) -> PausedGroups:
     return found
 
 
-def test_partitions_and_the_oldest_pause_are_told_by_group() -> None:
+def test_partitions_and_the_oldest_pause_are_reported_by_group() -> None:
     """A pause without a time counts, and has no age; one of the future has age 0."""
     unknown = PausedGroups()
     unknown.apply(PausedTopicPartitions(group_id=GroupId("c"), partitions={FLIGHTS: {0: Pause()}}))

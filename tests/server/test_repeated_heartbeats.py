@@ -29,7 +29,7 @@ JOINING = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"], "top
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_heartbeat_that_comes_again_is_answered_the_same_until_something_happens(version: int) -> None:
+def test_a_repeated_heartbeat_is_answered_the_same_until_something_happens(version: int) -> None:
     """The responses have the same bytes, until the member gets a new assignment, and later is unknown."""
 
     async def scenario(client: Client) -> None:
@@ -72,7 +72,7 @@ def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_classic_heartbeat_that_comes_again_is_judged_again(version: int) -> None:
+def test_a_repeated_classic_heartbeat_is_checked_again(version: int) -> None:
     """It succeeds until the group rebalances or the member is unknown."""
 
     async def scenario(client: Client) -> None:
@@ -119,7 +119,7 @@ def test_a_heartbeat_that_says_something_is_read_each_time() -> None:
     run_scenario(scenario)
 
 
-def test_a_group_that_began_anew_is_not_told_the_epoch_it_had_before() -> None:
+def test_a_group_that_was_created_again_does_not_get_its_former_epoch() -> None:
     """A heartbeat that once advanced its member's epoch gets the current one in a new group of that name."""
 
     async def scenario(client: Client) -> None:

@@ -45,7 +45,7 @@ INDEXES = {"one": [3], "a few": [5, 0, 9], "many": list(range(WIDTH)), "twice": 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_commit_that_comes_again_commits_its_own_offsets(version: int, indexes: list[int]) -> None:
+def test_a_repeated_commit_commits_its_own_offsets(version: int, indexes: list[int]) -> None:
     """The responses have the bytes of those to a decoded commit; the offsets are those of the last commit."""
 
     async def scenario(client: Client) -> None:
@@ -64,7 +64,7 @@ def test_a_commit_that_comes_again_commits_its_own_offsets(version: int, indexes
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_fetch_that_comes_again_finds_what_is_committed_now(version: int, indexes: list[int]) -> None:
+def test_a_repeated_fetch_finds_what_is_committed_now(version: int, indexes: list[int]) -> None:
     """The same bytes as for a decoded fetch: no offset, another offset, metadata, no offset again."""
 
     async def scenario(client: Client) -> None:
@@ -129,7 +129,7 @@ def test_a_request_with_bytes_that_no_version_knows_is_known_by_them() -> None:
     run_scenario(scenario)
 
 
-def test_a_commit_that_comes_again_is_judged_again() -> None:
+def test_a_repeated_commit_is_checked_again() -> None:
     """A group that has members now rejects a commit of a non-member, on each partition."""
 
     async def scenario(client: Client) -> None:
@@ -162,7 +162,7 @@ async def create_again(node: BrokerNode, partition_count: int) -> None:
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
-def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_again: bool) -> None:
+def test_a_repeated_commit_notices_that_its_topic_is_gone(is_created_again: bool) -> None:
     """A deleted topic, or one created again with fewer partitions, rejects the missing partitions."""
 
     async def scenario(client: Client) -> None:
@@ -197,7 +197,7 @@ def test_a_commit_whose_topic_is_gone_is_forgotten() -> None:
 
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
 @pytest.mark.parametrize("is_created_again", [False, True])
-def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
+def test_a_repeated_request_by_id_does_not_reach_the_topic_that_took_the_name(
     is_created_again: bool, indexes: list[int]
 ) -> None:
     """Deleted, or deleted and created again alike: commits and fetches with the old id are rejected."""
@@ -245,7 +245,7 @@ def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
     run_scenario(scenario)
 
 
-def test_a_fetch_that_comes_again_is_refused_if_its_response_is_too_long(
+def test_a_repeated_fetch_is_refused_if_its_response_is_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request that names a partition with metadata many times fails both when decoded and when repeated."""
@@ -261,7 +261,7 @@ def test_a_fetch_that_comes_again_is_refused_if_its_response_is_too_long(
     run_scenario(scenario)
 
 
-def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_read() -> None:
+def test_a_repeated_wide_fetch_of_metadata_is_answered_as_one_that_is_read() -> None:
     """This holds also while other requests are served together with it."""
 
     async def scenario(client: Client) -> None:
@@ -283,7 +283,7 @@ def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_re
 
 @pytest.mark.parametrize("version", [9, 10])
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_fetch_that_comes_again_is_judged_again(version: int, indexes: list[int]) -> None:
+def test_a_repeated_fetch_is_checked_again(version: int, indexes: list[int]) -> None:
     """A member of a consumer group with a stale epoch is rejected, for narrow and wide fetches."""
 
     async def scenario(client: Client) -> None:
@@ -407,7 +407,7 @@ def test_commits_that_are_read_again_stay_in_their_order(version: int) -> None:
     run_scenario(scenario)
 
 
-def test_a_shard_that_cannot_answer_says_so_to_what_comes_again() -> None:
+def test_repeated_requests_get_the_error_of_a_shard_that_cannot_answer() -> None:
     """A fetch gets the retriable error of its version, a commit one on each partition."""
 
     async def scenario(client: Client) -> None:
@@ -428,9 +428,7 @@ def test_a_shard_that_cannot_answer_says_so_to_what_comes_again() -> None:
 
 
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_fetch_that_comes_again_forgets_what_was_lost(
-    indexes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_fetch_forgets_what_was_lost(indexes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits that were decided and not written are lost with the shard's memory, and so are cached reads."""
     monkeypatch.setattr("headgate.runtime.shard_reloading.RELOAD_DELAY_SECONDS", 0.0)
 
@@ -484,7 +482,7 @@ def test_two_commits_of_one_size_by_turns_are_each_known() -> None:
     run_scenario(scenario)
 
 
-def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
+def test_a_commit_whose_topic_was_created_again_is_learned_once() -> None:
     """The connection forgets its last request, which would be decoded each time."""
 
     async def scenario(client: Client) -> None:

@@ -203,7 +203,7 @@ def test_a_future_is_waited_for() -> None:
     working(scenario)
 
 
-def test_work_that_fails_is_told_and_others_go_on(short_slices: None) -> None:
+def test_work_that_fails_is_reported_and_others_continue(short_slices: None) -> None:
     """This holds for every exception."""
 
     async def scenario(work: RequestWork) -> None:

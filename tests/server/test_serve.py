@@ -262,14 +262,14 @@ def test_a_broker_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
         assert "truncated" not in log.read_text()
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     """`headgate --version` prints the version of the package."""
     build = "compiled" if is_compiled() else "not compiled"
     python = f"CPython {platform.python_version()}"
     assert headgate("--version").stdout == f"headgate {__version__} ({python}, {build})\n"
 
 
-def test_a_wildcard_is_not_what_clients_are_told(tmp_path: Path) -> None:
+def test_a_wildcard_is_not_advertised_to_clients(tmp_path: Path) -> None:
     """A server on all interfaces advertises its host name, not 0.0.0.0."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headgate", "serve", "--data-dir", str(tmp_path), "--listen", "0.0.0.0:0"],

@@ -232,7 +232,7 @@ class ConsumerGroupModel:
         if self._is_past(view.ends_at, request):
             raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
         if view.late_at is not None and self._is_past(view.late_at, request):
-            raise Violation(f"{request} was accepted of a member that is late to let go: {view}")
+            raise Violation(f"{request} was accepted from a member that is late to revoke: {view}")
         if command.member_epoch > view.epoch:
             raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
         if command.member_epoch < view.epoch:

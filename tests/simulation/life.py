@@ -352,4 +352,4 @@ def check_last_of_each_key(batches: Batches, found: dict[str, Any]) -> None:
     }
     if last != stands:
         wrong = {key for key in last.keys() | stands.keys() if last.get(key) != stands.get(key)}
-        raise Violation(f"the last records of {sorted(wrong)} are not what stands")
+        raise Violation(f"the last records of {sorted(wrong)} are not the current values")

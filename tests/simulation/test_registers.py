@@ -20,7 +20,7 @@ def test_nothing_is_found_over_a_log_that_may_do_anything() -> None:
     assert [what for what in exercised if not counts[what]] == []
 
 
-def test_a_log_that_forgets_what_it_told_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_loses_durable_records_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is reported as written before it arrives."""
     append = MemoryLog.append
 

@@ -85,7 +85,7 @@ def test_offsets_asked_for_are_exact(running: headgate.Broker) -> None:
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, 5), (0, 6), (0, 7), (0, 8), (1, 100)]
 
 
-def test_offsets_that_are_not_there_fail_unless_told_otherwise(running: headgate.Broker) -> None:
+def test_offsets_that_are_not_there_fail_unless_configured_otherwise(running: headgate.Broker) -> None:
     """As for files."""
     beyond = '{"flights": {"0": 100000}}'
     with pytest.raises(MissingData, match="failOnDataLoss"):

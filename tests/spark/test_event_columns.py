@@ -45,7 +45,7 @@ def test_a_generation_shows_its_members_and_what_each_reads(tmp_path: Path) -> N
     assert event["key"] is event["value"] is None
 
 
-def test_emptied_and_removed_groups_are_told_apart(tmp_path: Path) -> None:
+def test_emptied_and_removed_groups_are_distinguished(tmp_path: Path) -> None:
     """A group without members still exists; a tombstone removes it."""
     empty = GroupMetadata(GroupId("g"), "consumer", 5, None, None, NOW)
     emptied, removed = events(tmp_path, [record(empty), record(GroupTombstone(GroupId("g")))])

@@ -110,7 +110,7 @@ def test_a_continuous_landing_outlasts_the_absence_of_its_broker(
 
 
 @pytest.mark.timeout(120)
-def test_what_compaction_removed_is_told_and_never_guessed(tmp_path: Path) -> None:
+def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -> None:
     """Tables that began after a compaction are right since then; of before, offsets are known or unknown."""
     settings = SETTINGS | {
         "headgate.durability": "page-cache",

@@ -114,7 +114,7 @@ def test_a_reader_of_one_topic_refuses_another() -> None:
         (Path("data"), ("path", "data")),
     ],
 )
-def test_addresses_are_told_from_directories(source: str | Path, option: tuple[str, str]) -> None:
+def test_addresses_are_distinguished_from_directories(source: str | Path, option: tuple[str, str]) -> None:
     """HOST:PORT is a cluster, all else a path."""
     assert source_option(source) == option
 

@@ -90,7 +90,7 @@ def test_segments_without_wanted_offsets_are_not_opened(directory: Path) -> None
     assert offsets(directory, startingOffsets='{"flights": {"0": 20}}')[0] == [20, 21, 22, 23, 24]
 
 
-def test_offsets_that_are_not_in_the_log_fail_unless_told_otherwise(directory: Path) -> None:
+def test_offsets_that_are_not_in_the_log_fail_unless_configured_otherwise(directory: Path) -> None:
     """Deleted or future offsets: an error, or with failOnDataLoss=false the existing records."""
     (directory / f"{TOPIC}-0" / f"{0:020}.log").unlink()
     for options in (
@@ -161,7 +161,7 @@ def test_a_corrupt_batch_fails_with_file_and_position(directory: Path) -> None:
     assert str(file) in str(raised.value)
 
 
-def test_corrupt_batches_are_skipped_and_counted_when_told_so(
+def test_corrupt_batches_are_skipped_and_counted_when_configured(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All other records are read, and the size of the missing part is reported."""

@@ -167,7 +167,7 @@ def test_a_stream_is_a_group_with_lag_and_one_member(stream: Stream) -> None:
 
 
 def test_a_partition_is_rewound_while_the_stream_runs(stream: Stream) -> None:
-    """With one command; its rows come again once, in a higher epoch, and the other partition is read on."""
+    """With one command; its rows are read again once, in a higher epoch; the other partition continues."""
     stream.start()
     stream.wait_for_commits({0: 10, 1: 10})
     with Admin(stream.broker.bootstrap_servers) as admin:

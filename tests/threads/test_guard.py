@@ -33,7 +33,7 @@ def lines() -> Iterator[list[str]]:
 
 
 @pytest.mark.interpreted
-def test_a_thread_that_touches_state_is_told_of_once(lines: list[str]) -> None:
+def test_a_thread_that_touches_state_is_reported_once(lines: list[str]) -> None:
     """The line has its name, the function and the caller; any thread may read values."""
 
     def touch() -> None:
@@ -50,7 +50,7 @@ def test_a_thread_that_touches_state_is_told_of_once(lines: list[str]) -> None:
     assert not any("domain" in line for line in lines)
 
 
-def test_what_a_thread_may_do_is_not_told(lines: list[str]) -> None:
+def test_what_a_thread_may_do_is_not_reported(lines: list[str]) -> None:
     """The name of the thread decides, and the main thread may call everything."""
     with ThreadPoolExecutor(1, "headgate-compaction") as executor:
         executor.submit(is_always_compacted, "letters").result()

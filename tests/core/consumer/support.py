@@ -179,7 +179,7 @@ class Client:
         return {"instance_id": self.more["instance_id"]} if "instance_id" in self.more else {}
 
     def take(self, result: HeartbeatResult) -> None:
-        """Believe an answer; who is fenced has nothing and begins anew."""
+        """Believe an answer; a fenced member has no partitions and joins again."""
         if result.error:
             assert result.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID), result
             self.epoch, self.owned, self.is_member = 0, frozenset(), False

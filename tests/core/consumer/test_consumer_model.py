@@ -55,7 +55,7 @@ class Client:
     epoch: int = 0
     owned: Pairs = frozenset()
     told: Pairs = frozenset()
-    """What it is to have; it lets go of the rest when it likes to."""
+    """Its target assignment; it revokes the other partitions at any time."""
     has_lost_an_answer: bool = False
     is_running: bool = False
 

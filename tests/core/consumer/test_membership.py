@@ -70,7 +70,7 @@ def test_partitions_move_when_their_owner_has_revoked_them() -> None:
     assert (b.member_epoch, b.assigned) == (3, {})
     asked = h.beat("a", a.member_epoch, reported=all_of("t", 3))
     kept = pairs(asked.assigned)
-    assert asked.member_epoch == a.member_epoch, "it stays in its epoch until it has let go"
+    assert asked.member_epoch == a.member_epoch, "it stays in its epoch until it has revoked"
     assert h.group.member(MemberId("a")).current.state is MemberState.UNREVOKED_PARTITIONS
     assert h.beat("b", 3, reported=[]).assigned is None
     done = h.beat("a", a.member_epoch, reported=kept)

@@ -266,7 +266,7 @@ def test_invariants_of_every_step(
         for one, epoch in epochs.items():
             assert epoch == (assigned.get(topic, {}).get(one) or 6), "kept, or given in the target's epoch"
             assert epoch <= after.member_epoch
-    assert mine <= owned or after.member_epoch == 6, "what is let go comes with a later epoch"
+    assert mine <= owned or after.member_epoch == 6, "revocations come with a later epoch"
     if after.member_epoch == 6:
         assert not after.pending_revocation
         assert all(topic in subscribed for topic in after.assigned)

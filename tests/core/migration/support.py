@@ -184,7 +184,7 @@ class ClassicClient:
             self._take_error(result.error)
             return
         given = assigned_pairs(result.assignment)
-        # A cooperative member that lets go of something joins again to say so.
+        # A cooperative member that revokes partitions joins again to acknowledge it.
         self.is_joining = self.is_cooperative and not self.owned <= given
         self.owned = given
 

@@ -130,9 +130,7 @@ between = st.sampled_from(
 @given(
     st.data(), st.lists(st.one_of(st.lists(st.integers(0, 4), min_size=1, max_size=8), between), max_size=8)
 )
-def test_commits_that_come_again_together_are_as_each_by_itself(
-    data: st.DataObject, steps: list[Any]
-) -> None:
+def test_repeated_commits_together_are_as_each_by_itself(data: st.DataObject, steps: list[Any]) -> None:
     """For any groups, in sequence or with deletions, metadata and wide commits between them."""
     one_by_one, together = Harness(), Harness()
     for step in steps:
@@ -147,7 +145,7 @@ def test_commits_that_come_again_together_are_as_each_by_itself(
     assert together.log == one_by_one.log
 
 
-def test_rows_that_were_remembered_are_found_anew_when_the_table_was_built_anew() -> None:
+def test_rows_that_were_remembered_are_found_again_when_the_table_was_rebuilt() -> None:
     """Mass removals move every row; repeated commits update the right ones."""
     table = OffsetTable()
     topic, now = TopicName("t"), Millis(1)

@@ -62,7 +62,7 @@ NAMED += [(TopicName("high"), [HIGH + 1, -1, 2]), (TopicName("high"), np.array([
 
 @pytest.mark.parametrize("metadata", ["", "text"])
 @pytest.mark.parametrize("topics", [None, NAMED], ids=["all", "named"])
-def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: str) -> None:
+def test_an_answer_in_steps_is_the_same_as_one_at_once(topics: Any, metadata: str) -> None:
     """For any request: wide topics and narrow ones, partitions out of range and without offsets."""
     shard, command = shard_of(metadata), FetchOffsets(G, topics)
     at_once = ask(shard, command)
@@ -79,7 +79,7 @@ def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: st
 
 
 @pytest.mark.parametrize("shard", [GroupShard(Settings({})), shard_of("text")], ids=["empty", "of others"])
-def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
+def test_a_group_without_offsets_has_the_same_answer_in_steps(shard: GroupShard) -> None:
     """For any number of topics."""
     shard.apply(GroupMetadata(GroupId("nobody"), "", 0, None, None, Millis(9)), 0)
     command = FetchOffsets(GroupId("nobody"), [(TopicName("wide"), [0, 1]), (TopicName("none"), [7])])
@@ -88,7 +88,7 @@ def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
     assert told(command, in_steps) == told(command, ask(shard, command))
 
 
-def test_what_is_told_is_of_the_moment_it_was_asked_for() -> None:
+def test_an_answer_in_steps_is_of_the_moment_of_the_request() -> None:
     """Commits, removals, released names and topics with other ids do not change it."""
     shard = shard_of("text")
     known = TopicChange(TopicName("wide"), KnownTopic(TopicId(b"1" * 16), 40))

@@ -85,7 +85,7 @@ def ask_changes(shard: GroupShard, command: Any) -> Any:
 
 @given(st.lists(st.one_of(changes, changes, standing), max_size=40))
 @settings(deadline=None, max_examples=150)
-def test_a_fetch_that_comes_again_always_finds_what_one_that_is_new_finds(script: list[Any]) -> None:
+def test_a_repeated_fetch_always_finds_what_one_that_is_new_finds(script: list[Any]) -> None:
     """After any changes: commits of one or many, of other groups, tombstones, deleted and new groups."""
     shard = GroupShard(Settings({}))
     with patch.object(table, "_ROWS_LEFT_BEHIND", 1):  # rows move
@@ -133,7 +133,7 @@ def test_commits_of_others_leave_the_result_of_few_partitions_the_same_object() 
     assert h.ask(FetchesAgain([repeated]))[0] is first
 
 
-def test_what_another_shard_had_is_not_told() -> None:
+def test_what_another_shard_had_is_not_reported() -> None:
     """A shard after a load has other rows, and perhaps other offsets."""
     repeated = RepeatedFetch(FETCHES[0])
     shape = shape_of(CommitOffsets(G, [(T, narrow(0, offset=0))]))

@@ -180,7 +180,7 @@ def test_several_deletions_take_turns() -> None:
 
 
 @pytest.mark.parametrize("loads_from", ["log", "image", "compacted"])
-def test_after_a_crash_the_deletion_goes_on(loads_from: Literal["log", "image", "compacted"]) -> None:
+def test_after_a_crash_the_deletion_continues(loads_from: Literal["log", "image", "compacted"]) -> None:
     """The request has no answer; the group is gone, and soon all its offsets. Other groups remain."""
     h = Harness()
     h.keeps_tombstones = True

@@ -196,7 +196,7 @@ def lives() -> list[Life]:
     return made
 
 
-def test_what_was_in_force_at_any_time_is_told_or_said_not_to_be_known() -> None:
+def test_the_offsets_of_any_time_are_reported_or_unknown() -> None:
     """With compactions, crashes, repeated moves and retention: never a wrong offset."""
     outcomes = set()
     for life in lives():
@@ -261,7 +261,7 @@ def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> Non
                 assert answer.earlier is Earlier.UNKNOWN
 
 
-def test_what_was_committed_for_a_topic_that_is_gone_is_told_as_such() -> None:
+def test_what_was_committed_for_a_topic_that_is_gone_is_reported_as_such() -> None:
     """By log offset, to the record; by time without a log offset; all entries without a topic."""
     entries = [
         HistoryEntry(at, Millis(time), commit(0, at, time)) for at, time in ((1, 10), (2, 20), (3, 20))

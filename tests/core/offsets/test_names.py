@@ -181,7 +181,7 @@ def test_an_image_of_nothing_is_nothing() -> None:
     assert (len(names), names.id_count, names.find(b"")) == (0, 0, None)
 
 
-def test_a_search_that_reaches_the_last_slot_goes_on_at_the_first() -> None:
+def test_a_search_that_reaches_the_last_slot_continues_at_the_first() -> None:
     """Names whose home is the last slot of their segment are found, also after a rebuild."""
     last_home = [
         name
@@ -198,7 +198,7 @@ def test_a_search_that_reaches_the_last_slot_goes_on_at_the_first() -> None:
     assert names._counts[3] == 5
 
 
-def test_a_segment_grows_when_it_is_full_and_is_made_anew_when_names_are_gone() -> None:
+def test_a_segment_grows_when_it_is_full_and_is_rebuilt_when_names_are_gone() -> None:
     """At more than 77 % of its slots in use, released ones included; and when half are released."""
     same = [name for name in (b"%d" % number for number in range(20_000)) if crc32(name) % 128 == 5]
     names = Names()

@@ -139,7 +139,7 @@ def test_offsets_that_are_not_there_and_stay_away_are_not_recorded() -> None:
     assert (harness.log, list(harness.shard.offsets.group_ids())) == ([], [])
 
 
-def test_a_commit_with_texts_of_its_own_comes_again_with_them() -> None:
+def test_a_commit_with_texts_of_its_own_is_repeated_with_them() -> None:
     """Other offsets, the same metadata."""
     harness = Harness()
     count = NARROWEST_ROWS

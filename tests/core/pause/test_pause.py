@@ -282,7 +282,7 @@ def test_everything_can_be_paused(h: PauseHarness) -> None:
     assert one.owned | other.owned == {("t", 0), ("t", 1), ("t", 2)}
 
 
-def test_partitions_that_come_are_not_paused_and_a_topic_that_comes_again_is_not(h: PauseHarness) -> None:
+def test_new_partitions_and_topics_that_are_created_again_are_not_paused(h: PauseHarness) -> None:
     """A pause names partitions, of a topic id."""
     client = alone(h)
     h.pause(("t", 0), ("t", 1), ("t", 2))

@@ -154,7 +154,7 @@ def fetches_of_members(ask: Script) -> None:
 
 
 def a_commit_before_a_revocation(ask: Script) -> None:
-    """What is to be let go is still the member's."""
+    """Partitions pending revocation still belong to the member."""
     topic = ask.topic(partitions=2)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]))

@@ -70,7 +70,7 @@ def version_zero_names_its_members(ask: Script) -> None:
 
 
 def a_second_member_joins(ask: Script) -> None:
-    """Who has too much is told to let go; the other gets it when it is free."""
+    """A member with too many partitions revokes some; the other member gets them when they are free."""
     topic = ask.topic(partitions=4)
     everything = {topic.id: [0, 1, 2, 3]}
     ask(enter(ask.group, "a", [topic.name]))
@@ -83,7 +83,7 @@ def a_second_member_joins(ask: Script) -> None:
     ask(beat(ask.group, "a", 2, owned=everything), note="still has all of it")
     ask(beat(ask.group, "a", 2), note="says nothing")
     ask(beat(ask.group, "b", 3, owned={}), "b")
-    ask(beat(ask.group, "a", 2, owned=kept), note="has let go")
+    ask(beat(ask.group, "a", 2, owned=kept), note="has revoked")
     _look(ask)
     got = owned_by(ask(beat(ask.group, "b", 3, owned={}), "b"))
     ask(beat(ask.group, "b", 3, owned=got), "b")
@@ -94,7 +94,7 @@ def a_second_member_joins(ask: Script) -> None:
 
 
 def a_member_joins_again_while_it_is_in(ask: Script) -> None:
-    """With epoch 0 and nothing owned it starts anew."""
+    """With epoch 0 and no owned partitions it starts again."""
     topic = ask.topic(partitions=4)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]), "b")
@@ -345,7 +345,7 @@ def names_and_an_expression(ask: Script) -> None:
 
 
 def a_full_group(ask: Script) -> None:
-    """The sixth of five members is refused; one that is in may always come again."""
+    """The sixth of five members is refused; a member may always join again."""
     topic = ask.topic(partitions=5)
     for number in range(6):
         ask(enter(ask.group, f"m{number}", [topic.name]))

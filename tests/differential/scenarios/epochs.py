@@ -63,7 +63,7 @@ def one_partition_spoils_all(ask: Script) -> None:
 
 
 def what_is_to_be_let_go_still_counts(ask: Script) -> None:
-    """While a member has been told to let go, and until it has."""
+    """Between the request to revoke partitions and the acknowledgement."""
     topic = ask.topic(partitions=4)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]), "b")

@@ -63,7 +63,7 @@ def a_simple_group_becomes_one_of_the_new_protocol(ask: Script) -> None:
 
 
 def an_empty_classic_group_becomes_one_of_the_new_protocol(ask: Script) -> None:
-    """Epochs start anew."""
+    """Epochs start at their first value again."""
     topic = ask.topic()
     first = ask(join(ask.group))["member_id"]
     ask(join(ask.group, member=first))
@@ -78,7 +78,7 @@ def an_empty_classic_group_becomes_one_of_the_new_protocol(ask: Script) -> None:
 
 
 def an_empty_group_of_the_new_protocol_becomes_classic(ask: Script) -> None:
-    """Generations start anew."""
+    """Generations start at their first value again."""
     topic = ask.topic()
     ask(enter(ask.group, "m", [topic.name]))
     ask(commit(ask.group, {topic.name: {0: 1}}, member="m", epoch=2))

@@ -312,7 +312,7 @@ def several_protocols(ask: Script) -> None:
 
 
 def a_dynamic_member_changes_its_protocol_under_its_id(ask: Script) -> None:
-    """What it has stays, but for what it must let go; there and back."""
+    """A member keeps its partitions except those that it must revoke; in both directions."""
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "a", [topic.name]), "a")
     ask(enter(ask.group, "b", []), "b")
