@@ -88,7 +88,7 @@ _NOT_SPOKEN = {
 """API keys that Headgate does not advertise, for it does not speak them."""
 
 _ONE_NODE = "Features of a cluster that is upgraded piece by piece, which one node is not."
-_FEATURES = ("metadata", "kraft", "transaction", "group", "share", "streams", "eligible.leader.replicas")
+_FEATURES = ("metadata", "kraft", "group", "share", "streams", "eligible.leader.replicas")
 
 _LOST_ANSWER = (
     "A static member whose first answer was lost may join again under its id; Kafka has it wait for "
@@ -182,7 +182,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         step="main: api_versions *",
         path="finalized_features_epoch",
         kafka=ANY,
-        headgate=-1,
+        headgate=0,
         reason=_ONE_NODE,
     ),
     Accepted(

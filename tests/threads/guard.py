@@ -73,6 +73,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         *OPENING,
         "api.fetch_messages:*",
         "api.k00_produce:_Produce._answer.<locals>.<lambda>",
+        "api.k27_write_txn_markers:_Markers.count_down.<locals>.<lambda>",
         "api.k08_offset_commit:_commit_later.<locals>.<lambda>",
         "api.offset_topics:unknown_topic_error",
         "api.k09_offset_fetch:_answer",

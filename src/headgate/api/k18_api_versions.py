@@ -4,6 +4,10 @@ A request in an unknown version gets a version 0 response with UNSUPPORTED_VERSI
 only (KIP-511); the client asks again. The response header never has tags, in any version, as the client does
 not know yet which version it will get. From version 3, features of an API beyond Kafka's protocol are
 supported features (KIP-584); version 4 only allows a feature to start at 0 (KIP-1022).
+
+The feature `transaction.version` tells clients which protocol of transactions to use. It is finalized at the
+level of the setting `headgate.transaction.version`, as soon as every API that version 2 needs is registered.
+Clients ignore finalized features without an epoch of 0 or more.
 """
 
 from __future__ import annotations
@@ -19,11 +23,19 @@ from headgate.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
     SupportedFeatureKey,
 )
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SINCE_VERSION = 3
+
+_ZERO_SINCE_VERSION = 4
+"""First version in which a feature may start at 0."""
+_TRANSACTION_VERSION = "transaction.version"
+_LATEST_TRANSACTION_VERSION = 2
+_NEEDED_FOR_TRANSACTIONS = {0: 12, 22: 4, 24: 4, 25: 4, 26: 5, 28: 5}
+"""The APIs that version 2 of the transaction protocol needs, each with its version."""
 
 _PRODUCE = 0
 _ADVERTISED_FROM = {_PRODUCE: 0}
@@ -47,15 +59,37 @@ def api_versions(apis: Collection[Api]) -> Api:
     features = [
         SupportedFeatureKey(name=name, min_version=1, max_version=1) for api in apis for name in api.features
     ]
+    versions = {api.key: api.max_version for api in apis}
+    has_transactions = all(versions.get(key, -1) >= least for key, least in _NEEDED_FOR_TRANSACTIONS.items())
 
     def handle(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.api_version >= _NAMES_SINCE_VERSION and not _names_its_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        return ApiVersionsResponse(api_keys=advertised, supported_features=features)
+        response = ApiVersionsResponse(api_keys=advertised, supported_features=features)
+        if has_transactions:
+            _add_transaction_version(
+                response, call.api_version, node.settings["headgate.transaction.version"]
+            )
+        return response
 
     return Api(
         own.api_key, "ApiVersions", 0, 4, ApiVersionsRequest, ApiVersionsResponse, handle, needs=nothing
     )
+
+
+def _add_transaction_version(response: ApiVersionsResponse, version: int, level: int) -> None:
+    least = 0 if version >= _ZERO_SINCE_VERSION else 1
+    response.supported_features = [
+        *response.supported_features,
+        SupportedFeatureKey(
+            name=_TRANSACTION_VERSION, min_version=least, max_version=_LATEST_TRANSACTION_VERSION
+        ),
+    ]
+    response.finalized_features_epoch = 0
+    if level:  # a feature at level 0 is not finalized
+        response.finalized_features = [
+            FinalizedFeatureKey(name=_TRANSACTION_VERSION, min_version_level=level, max_version_level=level)
+        ]
 
 
 def unsupported(own: Api) -> ApiVersionsResponse:

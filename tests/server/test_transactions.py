@@ -1,0 +1,274 @@
+"""Transactions on a real node: both versions of the protocol, markers, crashes, lost topics and disks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+from tests.server.clients import Client
+from tests.server.transactions import (
+    Disk,
+    TransactionalProducer,
+    committed_values,
+    run_on_disk,
+    state,
+    until_state,
+)
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.log.memory_filesystem import Fault
+from headgate.topics.topics import NewTopic
+from headgate.wire.messages.api_versions import ApiVersionsRequest
+from headgate.wire.messages.list_transactions import ListTransactionsRequest
+from headgate.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+NONE = ErrorCode.NONE
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+@VERSIONS
+def test_transactions_of_one_producer_one_after_the_other(version: int) -> None:
+    """Readers of committed records see all of a transaction after its end, and nothing of an aborted one."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, version)
+        await producer.begin()
+        expected: list[bytes | None] = []
+        for number, is_committed in enumerate((True, False, True, True)):
+            value = b"%d" % number
+            if version == 1:
+                assert await producer.add(0, 1) == {NONE}
+            for partition in (0, 1):
+                assert await producer.send(value, partition=partition) is NONE
+            assert await producer.send(value, partition=0) is NONE
+            assert await committed_values(client) == expected
+            assert await producer.end(is_committed=is_committed) is NONE
+            await until_state(client, "CompleteCommit" if is_committed else "CompleteAbort")
+            expected += [value, value] if is_committed else []
+        assert await committed_values(client) == expected
+        assert producer.epoch == (4 if version == 2 else 0)
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_a_partition_that_was_not_added_is_not_written() -> None:
+    """The first protocol: the client is told as its version allows."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client)
+        await producer.begin()
+        await producer.add(0)
+        assert await producer.send(b"a", partition=1, version=11) is ErrorCode.TRANSACTION_ABORTABLE
+        assert await producer.send(b"a", partition=1, version=10) is ErrorCode.INVALID_TXN_STATE
+        topic = client.node.topics.by_name("t")
+        assert topic is not None and topic.partition(1).log_end_offset == 0
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_clients_are_told_which_protocol_to_use(level: int) -> None:
+    """A finalized feature, which clients read only with an epoch; version 3 cannot say 0."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        for version, least in ((3, 1), (4, 0)):
+            answer = await client.ask(request, version)
+            supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+            assert supported["transaction.version"] == (least, 2)
+            finalized = {one.name: one.max_version_level for one in answer.finalized_features}
+            assert finalized == ({"transaction.version": level} if level else {})
+            assert answer.finalized_features_epoch == 0
+        client.node.close()
+
+    run_on_disk(scenario, headgate_transaction_version=str(level))
+
+
+@VERSIONS
+def test_a_zombie_writes_nothing(version: int) -> None:
+    """A second producer of the id has begun: the first one's batches and its commit are refused."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        zombie, new = TransactionalProducer(client, version), TransactionalProducer(client, version)
+        await zombie.begin()
+        await zombie.add(0, 1)
+        assert await zombie.send(b"z") is NONE
+        await new.begin()
+        assert new.epoch == 2
+        for partition in (0, 1):
+            assert await zombie.send(b"z", partition=partition) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await zombie.end(is_committed=True) is ErrorCode.PRODUCER_FENCED
+        assert await committed_values(client) == []
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@VERSIONS
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_was_decided_is_carried_through_after_a_crash(version: int, is_committed: bool) -> None:
+    """The decision is durable, no marker is: when the next node has started, all of them are."""
+
+    async def scenario(disk: Disk) -> None:
+        node = await disk.start()
+        client = Client(node)
+        producer = TransactionalProducer(client, version)
+        await producer.begin()
+        partitions = range(5)
+        await producer.add(*partitions)
+        for partition in partitions:
+            assert await producer.send(b"a", partition=partition) is NONE
+        node._markers.close()
+        assert await producer.end(is_committed=is_committed) is NONE
+        assert (await state(client)).transaction_state.startswith("Prepare")
+        disk.files.crash()
+        client = Client(await disk.start())
+        found = await state(client)
+        assert found.transaction_state == ("CompleteCommit" if is_committed else "CompleteAbort")
+        for partition in partitions:
+            assert await committed_values(client, partition) == ([b"a"] if is_committed else [])
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_a_topic_that_is_deleted_in_a_transaction_does_not_hold_it_up() -> None:
+    """Its markers are skipped."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        topics = client.node.topics
+        created = topics.create(NewTopic("u", TopicId(b"u" * 16), 3), client.node.system_time())
+        producer = TransactionalProducer(client, 2)
+        await producer.begin()
+        assert await producer.send(b"a") is NONE
+        assert await producer.send(b"a", topic="u", partition=2) is NONE
+        assert topics.delete(created, client.node.system_time()) is None  # type: ignore[arg-type]
+        assert await producer.end(is_committed=True) is NONE
+        await until_state(client, "CompleteCommit")
+        assert await committed_values(client) == [b"a"]
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.parametrize("kind", ["pwrite", "datasync"])
+def test_a_marker_that_cannot_be_written_is_tried_again(kind: str) -> None:
+    """The transaction stays prepared until the disk works; the other partition does not wait for it."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, 2)
+        await producer.begin()
+        for partition in (0, 1):
+            assert await producer.send(b"a", partition=partition) is NONE
+        disk.files.inject(Fault(errno.EIO, kind, after=1, path_ends=".log"))  # the decision passes
+        assert await producer.end(is_committed=True) is NONE
+        while not await committed_values(client, 0) + await committed_values(client, 1):
+            await asyncio.sleep(0)
+        assert (await state(client)).transaction_state == "PrepareCommit"
+        await until_state(client, "CompleteCommit")
+        for partition in (0, 1):
+            assert await committed_values(client, partition) == [b"a"]
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_an_administrator_ends_a_transaction_in_a_partition() -> None:
+    """As Admin.abortTransaction: the coordinator still says Ongoing, its own abort comes later."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client)
+        await producer.begin()
+        await producer.add(0)
+        await producer.send(b"hangs")
+        topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0, WIDTH_AND_MORE])]
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id, producer_epoch=producer.epoch, topics=topics
+        )
+        answer = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        partitions = answer.markers[0].topics[0].partitions
+        assert [one.error_code for one in partitions] == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        topic = client.node.topics.by_name("t")
+        assert topic is not None
+        assert topic.partition(0).open_transaction_of(producer.producer_id) is None
+        assert (await state(client)).transaction_state == "Ongoing"
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+WIDTH_AND_MORE = 1_000
+
+
+def test_transactional_ids_are_listed_by_state_producer_and_pattern() -> None:
+    """State names have a case; unknown ones are told; a bad pattern is refused."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producers = {}
+        for name in ("a1", "a2", "b1"):
+            producers[name] = TransactionalProducer(client, 2, name)
+            await producers[name].begin()
+        await producers["a2"].send(b"a")
+
+        async def listed(**filters: object) -> set[str]:
+            answer = await client.ask(ListTransactionsRequest(**filters), 2)  # type: ignore[arg-type]
+            assert answer.error_code == NONE
+            return {one.transactional_id for one in answer.transaction_states}
+
+        assert await listed() == {"a1", "a2", "b1"}
+        assert await listed(state_filters=["Ongoing"]) == {"a2"}
+        assert await listed(state_filters=["ongoing"]) == set()
+        assert await listed(producer_id_filters=[producers["b1"].producer_id]) == {"b1"}
+        assert await listed(transactional_id_pattern="a.") == {"a1", "a2"}
+        assert await listed(transactional_id_pattern="a") == set()
+        assert await listed(transactional_id_pattern="") == {"a1", "a2", "b1"}
+        assert await listed(duration_filter=3_600_000) == {"a1", "b1"}
+        answer = await client.ask(ListTransactionsRequest(state_filters=["What", "Empty"]), 0)
+        assert answer.unknown_state_filters == ["What"]
+        assert {one.transaction_state for one in answer.transaction_states} == {"Empty"}
+        bad = await client.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert (await state(client, "unknown")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert (await state(client, "")).error_code == ErrorCode.INVALID_REQUEST
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "timeout_ms", "error"),
+    [
+        ("", 1, ErrorCode.INVALID_REQUEST),
+        ("x" * 32_767, 1, NONE),
+        ("x", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", -1, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("x", 900_000, NONE),
+    ],
+)
+def test_the_bounds_of_a_producer(transactional_id: str, timeout_ms: int, error: ErrorCode) -> None:
+    """An id must fit into a record, a timeout must not exceed the broker's."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, 2, transactional_id)
+        assert await producer.init(timeout_ms=timeout_ms) is error
+        client.node.close()
+
+    run_on_disk(scenario)
