@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-import confluent_kafka
 import pyarrow.parquet as pq
 import pytest
 from tests.differential.conftest import Run
@@ -26,21 +24,7 @@ def test_landed_offsets_are_those_of_kafkas_coordinator(run: Run, tmp_path: Path
     for _ in life.play():
         land(bootstrap, target)
         assert life.landed_now(target) == life.moments[-1].committed
-    group, topic = life.groups[0], str(life.flights)
-    for offset, ends in ((11, "commit"), (12, "abort"), (13, "commit")):
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": f"landing{run.tag}"}
-        )
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        where = [confluent_kafka.TopicPartition(topic, 1, offset)]
-        producer.send_offsets_to_transaction(where, _no_member(bootstrap, group), 30)
-        before = life.moments[-1].committed
-        land(bootstrap, target)  # the open transaction is pending
-        assert life.landed_now(target) == before
-        producer.commit_transaction(30) if ends == "commit" else producer.abort_transaction(30)
-        time.sleep(0.3)  # markers are written after the producer is answered
-        life.take_note()
+    for _ in life.play_transactions():
         land(bootstrap, target)
         assert life.landed_now(target) == life.moments[-1].committed
     assert {
@@ -72,11 +56,3 @@ def data_directory(bootstrap: str) -> Path:
 def topics_of(target: str) -> set[tuple[str, str]]:
     """Return the topics in the samples of a target, each with its id."""
     return {(row["topic"], row["topic_id"]) for row in pq.read_table(f"{target}/end_offsets").to_pylist()}
-
-
-def _no_member(bootstrap: str, group: str) -> object:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        return consumer.consumer_group_metadata()
-    finally:
-        consumer.close()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import confluent_kafka
 from tests.waiting import wait_until
 
 from headgate.admin import Admin, TopicPartition
@@ -72,6 +73,30 @@ class Life:
             admin.delete_groups([b])
             self.note(admin)
             yield
+
+    def play_transactions(self) -> Iterator[None]:
+        """Commit offsets in transactions that are committed, aborted, committed; stop before each end too."""
+        group, topic = self.groups[0], str(self.flights)
+        for offset, ends in ((11, "commit"), (12, "abort"), (13, "commit")):
+            producer = confluent_kafka.Producer(
+                {"bootstrap.servers": self.bootstrap, "transactional.id": f"landing-{group}"}
+            )
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            where = [confluent_kafka.TopicPartition(topic, 1, offset)]
+            producer.send_offsets_to_transaction(where, self._no_member(group), 30)
+            yield  # the offset of the open transaction is pending
+            producer.commit_transaction(30) if ends == "commit" else producer.abort_transaction(30)
+            time.sleep(0.3)  # markers are written after the producer is answered
+            self.take_note()
+            yield
+
+    def _no_member(self, group: str) -> object:
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
 
     def create(self, admin: Admin, topic: str) -> None:
         """Create a topic of two partitions, once its former namesake is gone."""

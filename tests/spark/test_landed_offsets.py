@@ -16,8 +16,11 @@ from typer.testing import CliRunner
 from headgate.admin import Admin, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, GroupId, Millis
+from headgate.domain.settings import Settings
+from headgate.fleet.replay import replay
 from headgate.spark.landing import land, offsets_as_of, offsets_now, run_here
+from headgate.spark.options import parse
 
 SETTINGS = {"offsets.topic.num.partitions": "2"}
 
@@ -57,6 +60,33 @@ def test_landed_offsets_are_the_coordinators(tmp_path: Path) -> None:
         # The catalogue tells the ids, also of topics without a record.
         assert len(topics_of(files)) == 2
         assert topics_of(files) <= topics_of(each)
+
+
+@pytest.mark.timeout(120)
+def test_landed_offsets_of_transactions_are_the_coordinators(tmp_path: Path) -> None:
+    """Pending offsets do not count, aborted ones never; an audit of the same log agrees."""
+    target, files = str(tmp_path / "each"), str(tmp_path / "files")
+    with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path / "data") as broker:
+        life = Life(broker.bootstrap_servers)
+        next(life.play())
+        land(broker.bootstrap_servers, target)
+        for _ in life.play_transactions():
+            land(broker.bootstrap_servers, target)
+            assert life.landed_now(target) == life.moments[-1].committed
+        for moment in life.moments:
+            assert life.landed_at(target, moment.time) == moment.committed
+        broker.stop()
+        land(str(broker.data_dir), files)
+        assert life.landed_now(files) == life.landed_now(target)
+        options = parse({"path": str(broker.data_dir), "subscribe": GROUP_OFFSETS_TOPIC})
+        shard = replay(options, 0, Settings(), Millis(life.moments[-1].time)).shard
+        found = {
+            (group, TopicPartition(topic, partition)): stored.offset
+            for group in life.groups
+            for topic, partition, stored in shard.offsets.offsets_of(GroupId(group))
+        }
+        assert found == {place: offset.offset for place, offset in life.landed_now(target).items()}
+        assert 13 in found.values() and not {11, 12} & set(found.values())
 
 
 def topics_of(target: str) -> set[tuple[str, str]]:
