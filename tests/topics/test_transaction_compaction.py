@@ -116,6 +116,35 @@ def test_a_marker_remains_until_readers_have_seen_it(topic: Topic, is_committed:
     assert remaining == [(1, None), (1, horizon), (1, horizon), (0, None)]
 
 
+def test_a_transaction_whose_marker_was_compacted_away_is_not_open_again(disk: Disk, topic: Topic) -> None:
+    """Although it is open in the last snapshot before a crash."""
+    writer = Writer(topic, 1)
+    writer.write(b"1", key=b"a")
+    plain(topic, b"kept", b"v")
+    partition = topic.partition(0)
+    partition.active_producers()  # loads them
+    partition.save_snapshot()
+    disk.files.open(DATA / "flights-0" / PRODUCERS_FILE).datasync()
+    disk.files.sync_directory(DATA / "flights-0")
+    writer.end(is_committed=True)
+    plain(topic, b"a", b"2")
+    for now in (NOW, NOW, NOW + RETENTION_MS):
+        roll(topic)
+        order = CompactionOrder(
+            now_ms=now,
+            delete_retention_ms=RETENTION_MS,
+            not_beyond=partition.last_stable_offset,
+            producers_since_ms=NOW + 1,
+        )
+        drive(compact(partition.log, order))
+    end = partition.log_end_offset
+    disk.files.crash()
+    again = disk.start().by_name("flights")
+    assert again is not None
+    assert again.partition(0).last_stable_offset == end
+    assert committed_records(again) == {b"a": b"2", b"end": b"v", b"kept": b"v"}
+
+
 def test_the_newest_epoch_of_a_producer_is_kept(topic: Topic) -> None:
     """Its marker remains without batches: it fences older epochs, also after a start from the log."""
     zombie = Writer(topic, 1)

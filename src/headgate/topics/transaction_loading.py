@@ -7,7 +7,8 @@ Rules:
    missing or different, all transactions are read from the log, and the files are written again.
 2. A damaged batch may begin or end a transaction. If the log has transactions, the last stable offset stays
    before such a batch, and the damage is logged: committed readers never get records whose fate is unknown.
-3. A snapshot from before the log's start does not count: the marker of a transaction may be deleted.
+3. A snapshot from before the log's start does not count: the marker of a transaction may be deleted. Nor does
+   one from before the end of the compacted part, if it has open transactions.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def _restore(log: Log, snapshot: Snapshot, transactions: Transactions) -> bool:
     """Take the transactions of a snapshot; return False if it does not agree with the files of the log."""
     segments = {segment.base_offset: segment for segment in log.segments}
     if not segments or snapshot.end_offset <= log.log_start_offset or not snapshot.is_of(log):
+        return False
+    if snapshot.open_transactions and snapshot.end_offset < log.compacted_to:
         return False
     for base_offset, indexed in snapshot.segments.items():
         segment = segments.get(base_offset)
