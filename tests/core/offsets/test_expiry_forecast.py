@@ -121,8 +121,8 @@ def test_a_commit_with_its_own_retention_is_not_changed_by_the_groups(h: Harness
 
 def test_what_expires_is_reported_with_its_reason_and_counted(h: Harness) -> None:
     """Offsets by group, and the group when it is removed."""
-    found = events_of(h)
     emptied(h, "had-members")
+    found = events_of(h)
     h.commit("only-commits", partition=0)
     h.commit("only-commits", partition=1)
     h.commit("only-commits", partition=2, retention_ms=MINUTE)
