@@ -149,7 +149,7 @@ class Crowd:
     def __init__(self, groups, members, topics):
         self.shard = GroupShard(Settings({"group.consumer.assignment.interval.ms": "1000"}))
         self.shard.loaded(START)
-        self.consumer, _ = self.shard.groups.kinds
+        self.consumer, *_ = self.shard.groups.kinds
         self.now = START
         known = [KnownTopic(TopicId(bytes([number]) * 16), 100) for number in range(1, topics + 1)]
         names = [TopicName(f"orders-{number}") for number in range(topics)]
