@@ -88,7 +88,7 @@ _NOT_SPOKEN = {
 """API keys that Headgate does not advertise, for it does not speak them."""
 
 _ONE_NODE = "Features of a cluster that is upgraded piece by piece, which one node is not."
-_FEATURES = ("metadata", "kraft", "group", "share", "streams", "eligible.leader.replicas")
+_FEATURES = ("metadata", "kraft", "group", "streams", "eligible.leader.replicas")
 
 _LOST_ANSWER = (
     "A static member whose first answer was lost may join again under its id; Kafka has it wait for "

@@ -88,7 +88,8 @@ def test_clients_are_told_which_protocol_to_use(level: int) -> None:
             supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
             assert supported["transaction.version"] == (least, 2)
             finalized = {one.name: one.max_version_level for one in answer.finalized_features}
-            assert finalized == ({"transaction.version": level} if level else {})
+            assert finalized == {"share.version": 1, **({"transaction.version": level} if level else {})}
+            assert supported["share.version"] == (least, 1)
             assert answer.finalized_features_epoch == 0
         client.node.close()
 

@@ -7,6 +7,7 @@ supported features (KIP-584); version 4 only allows a feature to start at 0 (KIP
 
 The feature `transaction.version` tells clients which protocol of transactions to use. It is finalized at the
 level of the setting `headgate.transaction.version`, as soon as every API that version 2 needs is registered.
+`share.version` 1 tells that share groups work (KIP-932).
 Clients ignore finalized features without an epoch of 0 or more.
 """
 
@@ -37,6 +38,11 @@ _LATEST_TRANSACTION_VERSION = 2
 _NEEDED_FOR_TRANSACTIONS = {0: 12, 22: 4, 24: 4, 25: 4, 26: 5, 28: 5}
 """The APIs that version 2 of the transaction protocol needs, each with its version."""
 
+_SHARE_VERSION = "share.version"
+_LATEST_SHARE_VERSION = 1
+_NEEDED_FOR_SHARE_GROUPS = {76: 1, 77: 1, 78: 2, 79: 2, 90: 1, 91: 0, 92: 0}
+"""The APIs of share groups (KIP-932), each with its version."""
+
 _PRODUCE = 0
 _ADVERTISED_FROM = {_PRODUCE: 0}
 """APIs advertised from an earlier version than they have. librdkafka requires version 0 of Produce before it
@@ -62,14 +68,18 @@ def api_versions(apis: Collection[Api]) -> Api:
     versions = {api.key: api.max_version for api in apis}
     has_transactions = all(versions.get(key, -1) >= least for key, least in _NEEDED_FOR_TRANSACTIONS.items())
 
+    has_share_groups = all(versions.get(key, -1) >= least for key, least in _NEEDED_FOR_SHARE_GROUPS.items())
+
     def handle(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.api_version >= _NAMES_SINCE_VERSION and not _names_its_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         response = ApiVersionsResponse(api_keys=advertised, supported_features=features)
         if has_transactions:
-            _add_transaction_version(
-                response, call.api_version, node.settings["headgate.transaction.version"]
-            )
+            level = node.settings["headgate.transaction.version"]
+            _add_feature(response, call.api_version, _TRANSACTION_VERSION, _LATEST_TRANSACTION_VERSION, level)
+        if has_share_groups:
+            latest = _LATEST_SHARE_VERSION
+            _add_feature(response, call.api_version, _SHARE_VERSION, latest, latest)
         return response
 
     return Api(
@@ -77,18 +87,18 @@ def api_versions(apis: Collection[Api]) -> Api:
     )
 
 
-def _add_transaction_version(response: ApiVersionsResponse, version: int, level: int) -> None:
+def _add_feature(response: ApiVersionsResponse, version: int, name: str, latest: int, level: int) -> None:
+    """Tell the versions of a feature of the cluster, and the one in force, `level`."""
     least = 0 if version >= _ZERO_SINCE_VERSION else 1
     response.supported_features = [
         *response.supported_features,
-        SupportedFeatureKey(
-            name=_TRANSACTION_VERSION, min_version=least, max_version=_LATEST_TRANSACTION_VERSION
-        ),
+        SupportedFeatureKey(name=name, min_version=least, max_version=latest),
     ]
     response.finalized_features_epoch = 0
     if level:  # a feature at level 0 is not finalized
         response.finalized_features = [
-            FinalizedFeatureKey(name=_TRANSACTION_VERSION, min_version_level=level, max_version_level=level)
+            *response.finalized_features,
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level),
         ]
 
 
