@@ -88,12 +88,13 @@ def api_versions(apis: Collection[Api]) -> Api:
 
 
 def _add_feature(response: ApiVersionsResponse, version: int, name: str, latest: int, level: int) -> None:
-    """Tell the versions of a feature of the cluster, and the one in force, `level`."""
-    least = 0 if version >= _ZERO_SINCE_VERSION else 1
-    response.supported_features = [
-        *response.supported_features,
-        SupportedFeatureKey(name=name, min_version=least, max_version=latest),
-    ]
+    """Tell the versions of a feature of the cluster, from 0 on, and the one in force, `level`.
+
+    Version 3 of the response cannot say 0, so the feature is not among its supported ones, as in Kafka.
+    """
+    if version >= _ZERO_SINCE_VERSION:
+        feature = SupportedFeatureKey(name=name, min_version=0, max_version=latest)
+        response.supported_features = [*response.supported_features, feature]
     response.finalized_features_epoch = 0
     if level:  # a feature at level 0 is not finalized
         response.finalized_features = [
