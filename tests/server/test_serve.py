@@ -281,7 +281,7 @@ def test_a_wildcard_is_not_advertised_to_clients(tmp_path: Path) -> None:
     assert process.stdout.readline().startswith("headgate is listening on 0.0.0.0:")
     process.terminate()
     _, log = process.communicate(timeout=30)
-    assert f"clients connect to address={socket.gethostname()}:" in log
+    assert f" ready address={socket.gethostname()}:" in log
 
 
 def test_settings_are_listed_for_people_and_for_programs() -> None:
