@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.columns import column_batch
 from tests.core.harness import NONE, Harness, join
 
 from headgate.core.classic.state import ClassicState
@@ -21,9 +24,10 @@ from headgate.core.offsets.commands import (
     OffsetColumns,
     RepeatedFetch,
 )
+from headgate.core.offsets.pending import PendingOffsets
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
-from headgate.records import OffsetCommit
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import Change, ColumnBatch, OffsetBatch, OffsetCommit, RecordShape
 
 G, T = GroupId("g"), TopicName("t")
 
@@ -75,6 +79,34 @@ def test_a_later_plain_commit_wins() -> None:
     assert stable_fetch(h, 0).unstable == {"t": {0}}
     h.end(7)
     assert h.offset("g") == 3
+
+
+def wide_batch(count: int) -> OffsetBatch:
+    """One commit of many partitions, with a shape for each."""
+    shapes = [RecordShape(G, T, partition, -1, "") for partition in range(count)]
+    return OffsetBatch(shapes, [2] * count, Millis(2))
+
+
+def wide_columns(count: int) -> ColumnBatch:
+    """One commit of many partitions, in columns."""
+    numbers = np.arange(count)
+    return column_batch(G, T, numbers, numbers, np.full(count, -1), "", Millis(2))
+
+
+@pytest.mark.parametrize("wide", [wide_batch, wide_columns])
+def test_a_wide_plain_commit_takes_no_time_for_each_producer_and_partition(
+    wide: Callable[[int], Change],
+) -> None:
+    """Each of two thousand producers has one pending offset in the topic."""
+    pending = PendingOffsets()
+    for producer_id in range(2_000):
+        change = OffsetCommit(G, T, producer_id % 5, 1, -1, "", Millis(1))
+        pending.put(change, producer_id, Producer(producer_id, 0))
+    committed = wide(5_000)
+    began = process_time()
+    pending.note(committed)
+    assert process_time() - began < 0.03, "it takes 2 ms, and took more than 100"
+    assert all(one is None for each in pending.by_place[G, T].values() for one in each.values())
 
 
 def test_of_two_producers_the_later_record_wins() -> None:

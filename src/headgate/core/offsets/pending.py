@@ -14,7 +14,7 @@ offset is noted with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -211,18 +211,15 @@ class PendingOffsets:
         """Note the commits and tombstones of a change that is part of no transaction."""
         match change:
             case OffsetBatch():
-                by_place = self.by_place
-                for shape in change.shapes:
-                    if (shape.group_id, shape.topic) in by_place:
-                        self._outdate_one(shape.group_id, shape.topic, shape.partition)
+                self._note_batch(change)
             case ColumnBatch():
                 self._outdate_each(
                     (change.shape.group_id, change.shape.topic), change.shape.partitions.tolist()
                 )
             case OffsetCommit(group_id, topic, partition):
-                self._outdate_one(group_id, topic, partition)
+                self._outdate_each((group_id, topic), (partition,))
             case OffsetTombstone(group_id, topic, partition):
-                self._remove((group_id, topic), partition)
+                self._remove_each((group_id, topic), (partition,))
             case OffsetRows():
                 self._note_rows(change)
 
@@ -234,39 +231,45 @@ class PendingOffsets:
             if place is None:
                 continue
             first, end = rows.stretch_of.searchsorted((stretch, stretch + 1)).tolist()
-            partitions = rows.partitions[first:end].tolist()
-            is_gone = rows.is_gone[first:end]
-            if not is_gone.any():
-                self._outdate_each(place, partitions)
-                continue
-            for partition, is_removal in zip(partitions, is_gone.tolist(), strict=True):
-                if is_removal:
-                    self._remove(place, partition)
-                else:
-                    self._outdate_one(*place, partition)
+            # A removal has precedence over a commit of the same partition, whichever is first.
+            partitions, is_gone = rows.partitions[first:end], rows.is_gone[first:end]
+            self._outdate_each(place, partitions[~is_gone].tolist())
+            self._remove_each(place, partitions[is_gone].tolist())
 
-    def _outdate_one(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        for partitions in self.by_place.get((group_id, topic), {}).values():
-            if partition in partitions:
+    def _note_batch(self, batch: OffsetBatch) -> None:
+        committed: dict[Place, list[int]] = {}
+        for shape in batch.shapes:
+            place = (shape.group_id, shape.topic)
+            if place in self.by_place:
+                committed.setdefault(place, []).append(shape.partition)
+        for place, partitions in committed.items():
+            self._outdate_each(place, partitions)
+
+    def _outdate_each(self, place: Place, committed: Collection[int]) -> None:
+        """Take the values of pending offsets, in a time that does not grow with producers times partitions."""
+        producers = self.by_place.get(place)
+        if not producers or not committed:
+            return
+        as_set = set(committed)
+        for partitions in producers.values():
+            for partition in partitions.keys() & as_set:
                 partitions[partition] = None
 
-    def _outdate_each(self, place: Place, committed: list[int]) -> None:
-        for partitions in self.by_place.get(place, {}).values():
-            for partition in partitions.keys() & set(committed):
-                partitions[partition] = None
-
-    def _remove(self, place: Place, partition: int) -> None:
-        for producer_id, partitions in list(self.by_place.get(place, {}).items()):
-            if partition not in partitions:
-                continue
-            del partitions[partition]
-            if partitions:
-                continue
-            self._discard(producer_id, place)
-            known = self._by_producer[producer_id]
-            del known.places[place]
-            if not known.places:
-                del self._by_producer[producer_id]
+    def _remove_each(self, place: Place, removed: Collection[int]) -> None:
+        """Remove the pending offsets of some partitions, of all producers."""
+        producers = self.by_place.get(place)
+        if not producers or not removed:
+            return
+        as_set = set(removed)
+        for producer_id, partitions in list(producers.items()):
+            for partition in partitions.keys() & as_set:
+                del partitions[partition]
+            if not partitions:
+                self._discard(producer_id, place)
+                known = self._by_producer[producer_id]
+                del known.places[place]
+                if not known.places:
+                    del self._by_producer[producer_id]
 
     # --- images ---
 
