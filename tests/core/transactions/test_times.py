@@ -9,7 +9,7 @@ from tests.core.transactions.harness import NONE, Harness
 
 from headgate.core.commands import SystemTimeMoved
 from headgate.core.contract import Producer
-from headgate.core.transactions.commands import AwaitPrepared, PreparedTransactions
+from headgate.core.transactions.commands import AwaitPrepared, MarkersWritten, PreparedTransactions
 from headgate.core.transactions.shard import PREPARED_AT_ONCE, SWEPT_AT_ONCE
 from headgate.records.transactions import TransactionState
 
@@ -165,3 +165,19 @@ def test_a_sweep_is_made_in_slices() -> None:
     assert len(shard.log) == written + SWEPT_AT_ONCE
     shard.advance(1_000)
     assert not shard.shard.by_id
+
+
+def test_the_writer_is_told_of_the_rest_if_it_has_completed_the_first_ones() -> None:
+    """It had them in hand when the shard was loaded again. The others must not wait for another event."""
+    shard = Harness()
+    shard.checks_lives = False
+    for number in range(PREPARED_AT_ONCE + 1):
+        producer = shard.producer(f"x{number}")
+        shard.add(producer, "t-0", transactional_id=f"x{number}")
+        shard.end(producer, True, transactional_id=f"x{number}")
+    in_hand = shard.await_prepared()
+    shard.reload()
+    for one in in_hand:
+        assert shard.ask(MarkersWritten(one.transactional_id, one.end.producer, one.start_timestamp)) is NONE
+    assert shard.answers[shard.send(AwaitPrepared())] == PreparedTransactions(())
+    assert [one.transactional_id for one in shard.await_prepared()] == [f"x{PREPARED_AT_ONCE}"]

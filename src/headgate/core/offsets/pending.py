@@ -246,7 +246,7 @@ class PendingOffsets:
             self._outdate_each(place, partitions)
 
     def _outdate_each(self, place: Place, committed: Collection[int]) -> None:
-        """Take the values of pending offsets, in a time that does not grow with producers times partitions."""
+        """Take the values of the pending offsets of some partitions, of all producers."""
         producers = self.by_place.get(place)
         if not producers or not committed:
             return

@@ -214,7 +214,7 @@ class TransactionShard:
         for transactional_id in told:
             del self._untold[transactional_id]
         waiting = [one for one in map(self.by_id.get, told) if one is not None and one.state in PREPARED]
-        if waiting:
+        if waiting or self._untold:
             replies += self._tell(waiting)
         return Effects((), replies)
 
