@@ -77,10 +77,9 @@ def _leads_at_once(answer: Any) -> bool:
 
 _NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, which it never writes down."
 
-_NOT_OURS = "Settings of what Headgate has not got: tiered storage, share groups, streams groups."
+_NOT_OURS = "Settings of what Headgate has not got: tiered storage, streams groups."
 
 _NOT_SPOKEN = {
-    "Transactions.": (24, 25, 26, 27, 28, 61, 65, 66),
     "Streams groups.": (88, 89),
     "Security: SASL, ACLs, tokens, quotas.": (17, 29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51),
     "Several nodes, several disks, and the controller's affairs.": (34, 43, 45, 55, 57, 64, 80, 81),
@@ -107,7 +106,15 @@ ACCEPTED: tuple[Accepted, ...] = (
             headgate=ABSENT,
             reason=_NOT_OURS,
         )
-        for names in ("local.retention.*", "remote.*", "share.*", "streams.*")
+        for names in ("local.retention.*", "remote.*", "streams.*")
+    ),
+    Accepted(
+        scenario="configs-*",
+        step="*",
+        path="*/configs/offsets.retention.ms",
+        kafka=ABSENT,
+        headgate=ANY,
+        reason="A group of Headgate can have a retention of its own.",
     ),
     *(
         Accepted(

@@ -223,6 +223,29 @@ def test_batches_have_the_leader_epoch_of_their_append(disk: Disk) -> None:
     assert [found.partition(0).end_offset_of_epoch(epoch) for epoch in (0, 1)] == [(0, 1), (1, 2)]
 
 
+def test_a_log_with_damage_and_without_a_file_of_epochs_is_opened(disk: Disk) -> None:
+    """The epochs before the damage and that of the last batch are known."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", segment_bytes="1024", index_interval_bytes="1")
+    append(topic, b"first")
+    directory = topic.directory_of(0)
+    second_batch_at = topic.partition(0).size_bytes
+    for _ in range(39):
+        append(topic, b"another")
+    disk.files.crash()
+    topics = disk.start()
+    again = topics.by_name("letters")
+    assert again is not None
+    append(again, b"last")
+    topics.close()
+    disk.files.open(directory / f"{0:020}.log").pwrite(bytes(4), second_batch_at + 8)
+    disk.files.remove(directory / LEADER_EPOCHS_FILE)
+    topics = disk.start()
+    found = topics.by_name("letters")
+    assert found is not None
+    assert [found.partition(0).end_offset_of_epoch(epoch) for epoch in (0, 1)] == [(0, 40), (1, 41)]
+
+
 def test_a_newer_catalogue_is_refused(disk: Disk) -> None:
     """A data directory of a later Headgate is not opened."""
     topics = disk.start()
