@@ -79,8 +79,7 @@ class _Fetch:
     def _fetch(self, keys: Sequence[PartitionKey]) -> None:
         request = self._request
         wish = ShareFetchWish(
-            group_id=self._session.group_id,
-            member_id=self._session.member_id,
+            session=self._session,
             partitions=keys,
             max_wait_ms=request.max_wait_ms,
             max_bytes=request.max_bytes,

@@ -11,9 +11,8 @@ from headgate.core.share.partition.model import (
     AcquiredRecords,
     AcquireMode,
 )
-from headgate.core.share.sessions import PartitionKey
+from headgate.core.share.sessions import PartitionKey, ShareSession
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, MemberId
 
 Acknowledgements: TypeAlias = Mapping[PartitionKey, Sequence[AcknowledgementBatch]]
 AcknowledgeErrors: TypeAlias = Mapping[PartitionKey, ErrorCode]
@@ -23,8 +22,7 @@ AcknowledgeErrors: TypeAlias = Mapping[PartitionKey, ErrorCode]
 class ShareFetchWish:
     """One fetch, without its acknowledgements."""
 
-    group_id: GroupId
-    member_id: MemberId
+    session: ShareSession
     partitions: Sequence[PartitionKey]
     """In the order in which they are looked at."""
     max_wait_ms: int

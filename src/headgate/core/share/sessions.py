@@ -31,6 +31,8 @@ class ShareSession:
     connection: Hashable
     partitions: dict[PartitionKey, None] = field(default_factory=dict)
     next_epoch: int = 1
+    has_ended: bool = False
+    """Whether it was ended, or another one is in its place: a fetch that still waits must acquire nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class ShareSessions:
         """Forget a session; do nothing if another one is in its place."""
         if self._sessions.get((session.group_id, session.member_id)) is not session:
             return
+        session.has_ended = True
         del self._sessions[session.group_id, session.member_id]
         left = self._by_connection[session.connection]
         del left[session]

@@ -85,7 +85,10 @@ class ShareDelivery:
                 reset = self.settings_of(group_id).reset
                 if reset.strategy == ResetStrategy.BY_DURATION:
                     since = max(0, self._node.system_time() - reset.duration_ms)
-                    start = (yield from found.find_offset(since)).offset
+                    first = yield from found.find_offset(since)
+                    if first.error:
+                        shared.discard(first.error)
+                    start = first.offset
             shared.load(start)
             yield None
 
@@ -101,10 +104,9 @@ class ShareDelivery:
         self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]
     ) -> Callable[[], None]:
         """Fetch, and call `on_done` with what was acquired, now or later; return what cancels the fetch."""
-        group = self._groups.get(wish.group_id, {})
-        partitions = [
-            group[key] if key in group else self._gone(wish.group_id, key) for key in wish.partitions
-        ]
+        group_id = wish.session.group_id
+        group = self._groups.get(group_id, {})
+        partitions = [group[key] if key in group else self._gone(group_id, key) for key in wish.partitions]
         fetch = ShareFetch(wish, partitions, on_done)
         fetch.begin(self._node.call_later)
         return fetch.cancel

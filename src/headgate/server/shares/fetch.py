@@ -2,7 +2,7 @@
 
 It is answered as soon as it acquired something, found an error, or has waited long enough. Partitions are
 looked at in the order of the request until there are enough records. `min_bytes` is not waited for: what is
-available is acquired at once.
+available is acquired at once. A fetch whose session has ended acquires nothing.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class ShareFetch:
         """Acquire what there is, and answer if that is anything; return whether the fetch is answered."""
         if self._is_done:
             return True
+        if self._wish.session.has_ended:
+            self._finish([])
+            return True
         found = self._acquire()
         if found:
             self._finish(found)
@@ -59,7 +62,7 @@ class ShareFetch:
         found: list[DeliveredRecords] = []
         records_left, bytes_left = wish.max_records, min(wish.max_bytes, MOST_BYTES)
         for partition in self._partitions:
-            portion = Portion(wish.member_id, bytes_left, records_left, wish.batch_size, wish.mode)
+            portion = Portion(wish.session.member_id, bytes_left, records_left, wish.batch_size, wish.mode)
             delivered = partition.fetch(portion)
             if delivered is None:
                 continue

@@ -6,7 +6,9 @@ and the fetches that wait for records.
 2. An acknowledgement is answered when its change is durable. Changes nobody waits for are persisted likewise.
 3. Waiting fetches are woken in the order in which they came, when records were appended, released, or when
    acknowledgements made room in the window. One that got nothing keeps its place.
-4. A write that another leader or a newer state fences shows that this object is out of date: it is discarded,
+4. A start that moved because there is nothing to deliver (markers, aborted transactions, compaction, a moved
+   log start) is persisted when the window is empty: nobody will acknowledge anything that persists it.
+5. A write that another leader or a newer state fences shows that this object is out of date: it is discarded,
    and the next fetch loads it again.
 """
 
@@ -117,6 +119,8 @@ class SharedPartition:
         """Number of writes that are not finished."""
         self._queue: dict[WaitingFetch, None] = {}
         self._waiter: Waiter | None = None
+        self._is_reading_on = False
+        """Whether a fetch stopped after `_MOST_READS`: there is more to read."""
         self._is_waking = False
         self._cancel_timer: Callable[[], None] | None = None
         self._timer_at = 0
@@ -186,10 +190,12 @@ class SharedPartition:
     def _loaded(self, machine: SharePartition, *, is_new: bool) -> None:
         self._machine = machine
         if is_new:
-            self._persist(
-                StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=())
-            )
+            self._persist_start(machine)
         self.wake()
+
+    def _persist_start(self, machine: SharePartition) -> None:
+        """Persist the start of an empty window."""
+        self._persist(StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=()))
 
     def _first_start(self, start_by_time: int) -> int:
         """Return where a share-partition begins that was never read (F3); -1 if its log cannot be read."""
@@ -219,7 +225,9 @@ class SharedPartition:
 
     def configure(self, settings: ShareGroupSettings) -> None:
         """Follow the new settings of the group."""
+        self._stop_watching()  # the isolation level decides what is watched
         self._settings = settings
+        self._watch_log()
         if self._machine is not None:
             self._machine.limits = settings.limits
         self.wake()
@@ -253,6 +261,14 @@ class SharedPartition:
         machine = self._machine
         if machine is None:
             return None
+        self._is_reading_on = False
+        start = machine.start_offset
+        delivered = self._fetch(machine, portion)
+        if delivered is None and machine.start_offset == machine.end_offset > start:
+            self._persist_start(machine)
+        return delivered
+
+    def _fetch(self, machine: SharePartition, portion: Portion) -> DeliveredRecords | None:
         for _ in range(_MOST_READS):
             partition = self.partition()
             if isinstance(partition, ErrorCode):
@@ -266,6 +282,7 @@ class SharedPartition:
             delivered = self._acquire(machine, found, portion)
             if delivered is not None or machine.next_offset() == offset:
                 return delivered
+        self._is_reading_on = True
         self.wake()
         return None
 
@@ -362,7 +379,7 @@ class SharedPartition:
         self._writes -= 1
         error = result if isinstance(result, ErrorCode) else result.error
         if change.write and self._machine is not None:
-            self._machine.finish_write(change.write, is_durable=error == ErrorCode.NONE)
+            self._finish_write(self._machine, change.write, is_durable=error == ErrorCode.NONE)
         if error:
             logger.warning(
                 "state of a share-partition was not written",
@@ -373,6 +390,12 @@ class SharedPartition:
             self.discard(error)
         on_done(error)
         self.wake()
+
+    def _finish_write(self, machine: SharePartition, write: int, *, is_durable: bool) -> None:
+        machine.finish_write(write, is_durable=is_durable)
+        deadline = machine.next_deadline()
+        if not is_durable and deadline is not None and not self.error:
+            self._arm(deadline)  # the lock may have ended meanwhile
 
     # --- locks ---
 
@@ -414,13 +437,14 @@ class SharedPartition:
         """Add a fetch to those that wait for records."""
         self._queue[fetch] = None
         self._watch_log()
+        if self._is_reading_on:
+            self.wake()
 
     def leave(self, fetch: WaitingFetch) -> None:
         """Remove a fetch from those that wait."""
         self._queue.pop(fetch, None)
-        if not self._queue and self._waiter is not None:
-            self._waiters.remove(self._waiter)
-            self._waiter = None
+        if not self._queue:
+            self._stop_watching()
 
     @property
     def _waiters(self) -> Waiters:
@@ -430,6 +454,11 @@ class SharedPartition:
     def _watch_log(self) -> None:
         if self._queue and self._waiter is None and not self.error:
             self._waiter = self._waiters.add((self.topic_key,), 1, self._appended)
+
+    def _stop_watching(self) -> None:
+        if self._waiter is not None:
+            self._waiters.remove(self._waiter)
+            self._waiter = None
 
     def _appended(self) -> None:
         self._waiter = None

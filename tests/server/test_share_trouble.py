@@ -1,0 +1,162 @@
+"""Share-partitions when something goes wrong: failed reads and writes, sessions and settings that change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.server.disk import new_disk
+from tests.server.share_members import Got, Scene, play, started, until
+from tests.topics.transactions import Writer
+
+from headgate.core.share.state.commands import StateResult, WriteState
+from headgate.domain.errors import ErrorCode
+from headgate.log.memory_filesystem import Fault
+from headgate.server.node import BrokerNode
+
+ACCEPT = 1
+NONE = ErrorCode.NONE
+
+
+def _configure(scene: Scene, **settings: str) -> None:
+    change = scene.node.topics.group_change(
+        "g", {name.replace("_", "."): one for name, one in settings.items()}
+    )
+    assert scene.node.topics.change_settings([change], scene.node.system_time()) is None
+
+
+def test_log_that_could_not_be_read_is_tried_again() -> None:
+    """A group that begins by time searches the log first. A failure must not let it begin at the end."""
+
+    async def story() -> None:
+        files = new_disk()
+        scene = await started(files)
+        await scene.initialize(start=-1)
+        for _ in range(3):
+            scene.append(b"a")
+        _configure(scene, share_auto_offset_reset="by_duration:P1000D")
+        assert scene.topic.partition(0).log_start_offset == 0  # it is open
+        files.inject(Fault(kind="pread", times=1))
+        member = scene.member("m")
+        (refused,) = (await member.fetch(0)).values()
+        assert refused.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # clients ask again
+        files.heal()
+        assert await member.fetch() == {0: Got(NONE, NONE, [(0, 2, 1)], [b"a"] * 3)}
+        scene.node.close()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+class _Held:
+    """A share coordinator whose replies to writes of batches are held back."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.held: list[Any] = []
+
+    def submit(self, key: str, command: Any, on_reply: Any) -> None:
+        if isinstance(command, WriteState) and command.batches:
+            self.held.append(on_reply)
+        else:
+            self._real.submit(key, command, on_reply)
+
+
+class _Node:
+    """A node with another share coordinator."""
+
+    def __init__(self, node: BrokerNode, share_state: Any) -> None:
+        self._node = node
+        self.share_state = share_state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+
+def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
+    """If the write fails then, others get the records (F17)."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann, ben = scene.member("ann"), scene.member("ben")
+        await ann.fetch(0)
+        (shared,) = scene.shared()
+        held = _Held(scene.node.share_state)
+        shared._node = _Node(scene.node, held)
+        answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
+        await until(lambda: bool(held.held))
+        await until(lambda: shared._cancel_timer is None)
+        held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert await answer == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
+
+    play(story, group_share_record_lock_duration_ms="1000")
+
+
+def test_isolation_level_changes_while_a_fetch_waits() -> None:
+    """A waiting fetch follows it: records of an open transaction wake it, and nothing of it remains."""
+
+    async def story(scene: Scene) -> None:
+        _configure(scene, share_isolation_level="read_committed")
+        member = scene.member("m")
+        waiting = asyncio.create_task(member.fetch(0, wait_ms=50_000))
+        await until(lambda: any(one._queue for one in scene.shared()))
+        _configure(scene, share_isolation_level="read_uncommitted")
+        await asyncio.sleep(0.01)
+        Writer(scene.topic, 1).write(b"a")
+        assert await waiting == {0: Got(NONE, NONE, [(0, 0, 1)], [b"a"])}
+        assert not scene.node.topics.committed_waiters
+        assert not scene.node.topics.waiters
+
+    play(story)
+
+
+def test_fetch_that_finds_many_aborted_transactions_looks_on() -> None:
+    """A fetch does so much reading at once; it then goes on without waiting for new records."""
+
+    async def story(scene: Scene) -> None:
+        _configure(scene, share_isolation_level="read_committed")
+        writer = Writer(scene.topic, 1)
+        for _ in range(12):
+            writer.write(b"x" * 300_000)
+            writer.end(is_committed=False)
+        scene.append(b"a")
+        got = await asyncio.wait_for(scene.member("m").fetch(0, wait_ms=500_000), 5)
+        assert got == {0: Got(NONE, NONE, [(24, 24, 1)], [b"a"])}
+
+    play(story)
+
+
+def test_fetch_of_a_session_that_ended_acquires_nothing() -> None:
+    """A session is ended over another connection while its fetch waits: others get the records."""
+
+    async def story(scene: Scene) -> None:
+        ann, ben = scene.member("ann"), scene.member("ben")
+        waiting = asyncio.create_task(ann.fetch(0, wait_ms=50_000))
+        await until(lambda: any(one._queue for one in scene.shared()))
+        elsewhere = scene.member("ann")
+        await elsewhere.acknowledge({}, epoch=-1)
+        scene.append(b"a")
+        assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 1)], [b"a"])}
+        assert await waiting == {}
+
+    play(story)
+
+
+def test_start_moves_over_markers_durably() -> None:
+    """What no member gets leaves no lag when it is at the end of the log."""
+
+    async def story(scene: Scene) -> None:
+        writer = Writer(scene.topic, 1)
+        writer.write(b"a")
+        member = scene.member("m")
+        assert await member.fetch(0) == {0: Got(NONE, NONE, [(0, 0, 1)], [b"a"])}
+        await member.acknowledge({0: [(0, 0, [ACCEPT])]})
+        writer.end(is_committed=True)
+        assert await member.fetch() == {}
+        (shared,) = scene.shared()
+        await until(lambda: not shared._writes)
+        (runtime, *_) = [one for one in scene.node.share_state.runtimes if shared.key in one.shard.states]
+        state = runtime.shard.states[shared.key]
+        assert state.start_offset + state.delivery_complete_count == 2
+
+    play(story)
