@@ -21,6 +21,7 @@ from headgate.admin.errors import (
     RewindUnfinished,
     TopicGone,
 )
+from headgate.admin.hanging import HangingTransaction
 from headgate.admin.pausing import Waiting
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
@@ -52,6 +53,12 @@ from headgate.client.history import (
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition, PauseState
 from headgate.client.share_groups import ShareGroupDescription, ShareMemberDescription, ShareOffset
+from headgate.client.transactions import (
+    FencedProducer,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
 from headgate.domain.ids import TopicPartition
 
 __all__ = [
@@ -61,11 +68,13 @@ __all__ = [
     "ClientError",
     "CommittedOffset",
     "Earlier",
+    "FencedProducer",
     "GroupDescription",
     "GroupExpiry",
     "GroupExpiryListing",
     "GroupIsActive",
     "GroupListing",
+    "HangingTransaction",
     "HistoryTopic",
     "HistoryUnknown",
     "MemberDescription",
@@ -85,6 +94,7 @@ __all__ = [
     "PlannedRestore",
     "PlannedUndo",
     "Position",
+    "ProducerState",
     "RequestRefused",
     "RewindProgress",
     "RewindStep",
@@ -105,5 +115,7 @@ __all__ = [
     "TopicGone",
     "TopicNow",
     "TopicPartition",
+    "TransactionDescription",
+    "TransactionListing",
     "Waiting",
 ]

@@ -1,4 +1,4 @@
-"""`Admin`: all operations of the Admin API on consumer groups."""
+"""`Admin`: all operations of the Admin API; those on consumer groups are here."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from headgate.admin.restore import (
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
 from headgate.admin.share_groups import ShareGroupAdmin
+from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import LATEST, Cluster
 from headgate.client.errors import check
@@ -41,8 +42,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
 
-class Admin(ShareGroupAdmin):
-    """Administration of the groups of a cluster. Close it, or use it in a `with` block.
+class Admin(ShareGroupAdmin, TransactionAdmin):
+    """Administration of the groups and transactions of a cluster. Close it, or use it in a `with` block.
 
     `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call. Methods raise the
     errors of `headgate.client.errors`. Not thread-safe.

@@ -15,6 +15,7 @@ from headgate.cli.serve import serve
 from headgate.cli.settings import settings
 from headgate.cli.share_groups import share_groups
 from headgate.cli.spark import spark
+from headgate.cli.transactions import transactions
 from headgate.compiled import build_text
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app.add_typer(spark)
 app.add_typer(fleet)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 app.command(cls=OptionalValues, no_args_is_help=True)(share_groups)
+app.add_typer(transactions)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar, get_type_hints
 
+import typer
+
 OptionsT = TypeVar("OptionsT")
 
 
@@ -22,11 +24,34 @@ def takes_options(
         def taking_each(**given: Any) -> None:
             command(options(**given))
 
-        taking_each.__signature__ = inspect.Signature(_parameters(options))  # type: ignore[attr-defined]
-        taking_each.__name__, taking_each.__doc__ = command.__name__, command.__doc__
-        return taking_each
+        return _as(command, taking_each, _parameters(options))
 
     return decorated
+
+
+def takes_context_and_options(
+    options: type[OptionsT],
+) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
+    """Do the same for a function of Typer's context and an options object."""
+
+    def decorated(command: Callable[[typer.Context, OptionsT], None]) -> Callable[..., None]:
+        def taking_each(context: typer.Context, **given: Any) -> None:
+            command(context, options(**given))
+
+        context = inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
+        return _as(command, taking_each, [context, *_parameters(options)])
+
+    return decorated
+
+
+def _as(
+    command: Callable[..., None], taking_each: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    taking_each.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    taking_each.__name__, taking_each.__doc__ = command.__name__, command.__doc__
+    return taking_each
 
 
 def _parameters(options: Any) -> list[inspect.Parameter]:

@@ -133,6 +133,14 @@ class Cluster:
         brokers = self.metadata([]).brokers
         return [self._connection_to((broker.host, broker.port)) for broker in brokers]
 
+    def node_at(self, address: Address) -> Connection:
+        """Return a connection to the node at an address that the cluster has named."""
+        return self._connection_to(address)
+
+    def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[Connection, list[TopicPartition]]:
+        """Return the partitions of each leader. Raises `RequestRefused` for one that does not exist."""
+        return self.retrying(lambda: self._leaders_of(list(partitions)))
+
     def ask_coordinator(self, group_id: GroupId, message: Request[ResponseT]) -> ResponseT:
         """Send a request to the group's current coordinator.
 
@@ -262,6 +270,15 @@ class Cluster:
                 str(where), self._leaderless.get(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             )
         return self._connection_to(self._leaders[where])
+
+    def _leaders_of(self, partitions: list[TopicPartition]) -> dict[Connection, list[TopicPartition]]:
+        unknown = sorted({where.topic for where in partitions if where not in self._leaders})
+        if unknown:
+            self.learn_leaders(self.metadata(unknown))
+        leaders: dict[Connection, list[TopicPartition]] = {}
+        for where in partitions:
+            leaders.setdefault(self._leader_for(*where), []).append(where)
+        return leaders
 
     def _is_passing(self, error: ClientError) -> bool:
         return is_passing(error) or (self.waits_for_nodes and isinstance(error, NoNodeReachable))

@@ -29,6 +29,7 @@ RETRIABLE = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 """Error codes for which the client sends a request again, possibly to another node.

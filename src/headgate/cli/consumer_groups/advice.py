@@ -36,6 +36,12 @@ _BY_CODE = {
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted in the meantime, so nothing was changed",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "its last transaction is still being ended: try again",
+    ErrorCode.INVALID_PRODUCER_EPOCH: (
+        "the partition knows another epoch of this producer: `headgate transactions describe-producers` "
+        "shows it"
+    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the syntax is that of RE2",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members now: stop them first",
 }
 

@@ -24,9 +24,9 @@ Columns = Sequence[str]
 _HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
 
 
-def print_table(rows: Iterable[Row], columns: Columns) -> None:
-    """Print the rows as a table."""
-    headings = [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
+def print_table(rows: Iterable[Row], columns: Columns, headings: Sequence[str] | None = None) -> None:
+    """Print the rows as a table. `headings` replace those that the names of the columns make."""
+    headings = headings or [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     for number, line in enumerate([headings, *cells]):

@@ -1,0 +1,81 @@
+"""The search for hanging transactions: open in a partition, but unknown to their coordinator.
+
+No marker will end such a transaction, so committed readers do not get past it. It comes from a batch that
+arrived after its transaction had ended, where the broker did not verify it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headgate.client.cluster import Cluster
+from headgate.client.errors import check
+from headgate.client.transactions import (
+    ProducerState,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
+from headgate.domain.ids import Millis, TopicName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """An open transaction of a partition that its coordinator does not know."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    start_offset: int
+    """Offset of its first record: committed readers stop there."""
+
+
+def find_hanging(
+    cluster: Cluster,
+    topic: TopicName | None,
+    partition: int | None,
+    broker_id: int | None,
+    longer_than_ms: int,
+    now: Millis,
+) -> list[HangingTransaction]:
+    """Return the hanging transactions whose last record is older than `longer_than_ms`, sorted by partition.
+
+    A younger one can be of a producer that has not added the partition yet.
+    """
+    if topic is not None and partition is not None:
+        places = [TopicPartition(topic, partition)]
+    else:
+        places = list(_partitions(cluster, topic, broker_id))
+    candidates = [
+        HangingTransaction(where, producer, producer.current_transaction_start_offset)
+        for where, producers in describe_producers(cluster, places, broker_id).items()
+        for producer in producers
+        if producer.current_transaction_start_offset is not None
+        and now - producer.last_timestamp > longer_than_ms
+    ]
+    known = _known(cluster, {one.producer.producer_id for one in candidates})
+    return [one for one in candidates if (one.producer.producer_id, one.partition) not in known]
+
+
+def _partitions(cluster: Cluster, topic: TopicName | None, broker_id: int | None) -> Iterator[TopicPartition]:
+    """Yield the partitions of a topic, or of all that are not internal: all, or those with this replica."""
+    for found in cluster.metadata(None if topic is None else [topic]).topics:
+        if topic is None and found.is_internal:
+            continue
+        check(f"topic {found.name}", found.error_code)
+        for one in found.partitions:
+            if broker_id is None or broker_id in one.replica_nodes:
+                yield TopicPartition(TopicName(str(found.name)), one.partition_index)
+
+
+def _known(cluster: Cluster, producer_ids: set[int]) -> set[tuple[int, TopicPartition]]:
+    """Return the partitions to which a coordinator will write markers, for each of the producers."""
+    if not producer_ids:
+        return set()
+    ids = [one.transactional_id for one in list_transactions(cluster, producer_ids=sorted(producer_ids))]
+    return {
+        (described.producer_id, where)
+        for described in describe_transactions(cluster, ids).values()
+        if described is not None
+        for where in described.partitions
+    }

@@ -1,0 +1,293 @@
+"""Run the requested action and return its exit code."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headgate.admin import Admin, ClientError, ProducerState, TopicPartition
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.printing import Row, print_json, print_table, say
+from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.transactions.options import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    Abort,
+    Connection,
+    Describe,
+    DescribeProducers,
+    FindHanging,
+    ForceTerminate,
+    List,
+)
+from headgate.cli.transactions.usage import check_abort, check_output, check_search, states_of
+from headgate.domain.ids import TopicName
+
+_MS_PER_MINUTE = 60_000
+
+# The names in JSON, and the headings of Kafka's tables.
+_LIST = {
+    "transactional_id": "TransactionalId",
+    "coordinator": "Coordinator",
+    "producer_id": "ProducerId",
+    "transaction_state": "TransactionState",
+}
+_DESCRIBE = {
+    "coordinator_id": "CoordinatorId",
+    "transactional_id": "TransactionalId",
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "transaction_state": "TransactionState",
+    "transaction_timeout_ms": "TransactionTimeoutMs",
+    "current_transaction_start_time_ms": "CurrentTransactionStartTimeMs",
+    "transaction_duration_ms": "TransactionDurationMs",
+    "topic_partitions": "TopicPartitions",
+}
+_PRODUCERS = {
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "latest_coordinator_epoch": "LatestCoordinatorEpoch",
+    "last_sequence": "LastSequence",
+    "last_timestamp": "LastTimestamp",
+    "current_transaction_start_offset": "CurrentTransactionStartOffset",
+}
+_HANGING = {
+    "topic": "Topic",
+    "partition": "Partition",
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "coordinator_epoch": "CoordinatorEpoch",
+    "start_offset": "StartOffset",
+    "last_timestamp": "LastTimestamp",
+    "duration_min": "Duration(min)",
+}
+
+
+def run(options: Connection, before: Connection) -> int:
+    """Run the action of these options, print its result and return the exit code.
+
+    `before` has the options that stood before the name of the action.
+    """
+    server = options.bootstrap_server or before.bootstrap_server or DEFAULT_SERVER
+    output = options.output or before.output or "table"
+    timeout_ms = options.timeout or before.timeout or DEFAULT_TIMEOUT_MS
+    check, act = _ACTIONS[type(options)]
+    try:
+        check_output(output)
+        check(options)
+        try:
+            admin = Admin(server, timeout_ms / 1000)
+        except ValueError as problem:
+            raise UsageProblem(f"--bootstrap-server {server}: {problem}") from problem
+        with admin:
+            return act(admin, options, output)
+    except UsageProblem as problem:
+        say(str(problem))
+        return 2
+    except ClientError as error:
+        say(in_words(error))
+        return 1
+
+
+def list_transactions(admin: Admin, options: List, output: str) -> int:
+    """Print the transactional ids that the filters admit."""
+    listings = admin.list_transactions(
+        states_of(options.state),
+        longer_than_ms=options.duration_filter,
+        transactional_id_pattern=options.transactional_id_pattern,
+    )
+    rows: list[Row] = [
+        {
+            "transactional_id": one.transactional_id,
+            "coordinator": one.coordinator_id,
+            "producer_id": one.producer_id,
+            "transaction_state": one.state,
+        }
+        for one in listings
+    ]
+    _print(rows, _LIST, "transactions", output)
+    return 0
+
+
+def describe(admin: Admin, options: Describe, output: str) -> int:
+    """Print a transactional id with its last transaction. Return 1 if it does not exist."""
+    wanted = options.transactional_id
+    found = admin.describe_transactions([wanted])[wanted]
+    if found is None:
+        say(_not_there(admin, wanted))
+        return 1
+    start = found.start_time_ms
+    row: Row = {
+        "coordinator_id": found.coordinator_id,
+        "transactional_id": found.transactional_id,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "transaction_state": found.state,
+        "transaction_timeout_ms": found.timeout_ms,
+        "current_transaction_start_time_ms": start,
+        "transaction_duration_ms": None if start is None else _now() - start,
+        "topic_partitions": [str(one) for one in found.partitions],
+    }
+    _print([row], _DESCRIBE, "transactions", output)
+    return 0
+
+
+def describe_producers(admin: Admin, options: DescribeProducers, output: str) -> int:
+    """Print the producers that a partition knows."""
+    where = TopicPartition(TopicName(options.topic), options.partition)
+    rows: list[Row] = [
+        {
+            **_producer(one),
+            "latest_coordinator_epoch": one.coordinator_epoch,
+            "last_sequence": one.last_sequence,
+            "current_transaction_start_offset": one.current_transaction_start_offset,
+        }
+        for one in admin.describe_producers([where], options.broker_id)[where]
+    ]
+    _print(rows, _PRODUCERS, "producers", output)
+    return 0
+
+
+def find_hanging(admin: Admin, options: FindHanging, output: str) -> int:
+    """Print the open transactions that no coordinator will end."""
+    found = admin.find_hanging_transactions(
+        options.topic,
+        options.partition,
+        broker_id=options.broker_id,
+        max_transaction_timeout_ms=options.max_transaction_timeout * _MS_PER_MINUTE,
+    )
+    now = _now()
+    rows: list[Row] = [
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            **_producer(one.producer),
+            "coordinator_epoch": one.producer.coordinator_epoch,
+            "start_offset": one.start_offset,
+            "duration_min": (now - one.producer.last_timestamp) // _MS_PER_MINUTE,
+        }
+        for one in found
+    ]
+    _print(rows, _HANGING, "hanging_transactions", output)
+    if not rows:
+        say("no hanging transactions were found")
+    return 0
+
+
+def abort(admin: Admin, options: Abort, output: str) -> int:
+    """Abort a hanging transaction. Return 1 if there is none at the offset."""
+    where = TopicPartition(TopicName(options.topic), options.partition)
+    if options.start_offset is None:
+        producer_id, epoch, coordinator_epoch = (
+            options.producer_id,
+            options.producer_epoch,
+            options.coordinator_epoch,
+        )
+    else:
+        open_ones = [
+            one
+            for one in admin.describe_producers([where])[where]
+            if one.current_transaction_start_offset == options.start_offset
+        ]
+        if not open_ones:
+            say(
+                f"no open transaction of {where} starts at offset {options.start_offset}; `headgate "
+                "transactions describe-producers` shows where they start"
+            )
+            return 1
+        producer_id, epoch, coordinator_epoch = (
+            open_ones[0].producer_id,
+            open_ones[0].producer_epoch,
+            open_ones[0].coordinator_epoch,
+        )
+    assert producer_id is not None
+    assert epoch is not None
+    admin.abort_transaction(
+        where, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+    )
+    row: Row = {
+        "topic": where.topic,
+        "partition": where.partition,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+    }
+    text = f"aborted the transaction of producer {producer_id} (epoch {epoch}) in {where}"
+    _print_done("aborted", row, text, output)
+    return 0
+
+
+def force_terminate(admin: Admin, options: ForceTerminate, output: str) -> int:
+    """Abort the transaction of a transactional id and fence its producer. Return 1 if it does not exist."""
+    wanted = options.transactional_id
+    if admin.describe_transactions([wanted])[wanted] is None:
+        say(_not_there(admin, wanted))
+        return 1
+    fenced = admin.force_terminate_transaction(wanted)
+    row: Row = {"transactional_id": wanted, **fenced._asdict()}
+    text = (
+        f"{wanted} has no open transaction, and its producers before epoch {fenced.producer_epoch} are fenced"
+    )
+    _print_done("terminated", row, text, output)
+    return 0
+
+
+def _producer(producer: ProducerState) -> Row:
+    return {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "last_timestamp": producer.last_timestamp,
+    }
+
+
+def _print(rows: list[Row], columns: dict[str, str], name: str, output: str) -> None:
+    """Print the rows as Kafka's tool does: with a heading also if there are none."""
+    if output == "json":
+        print_json({name: [{column: row[column] for column in columns} for row in rows]})
+    else:
+        cells = [{column: _cell(column, row[column]) for column in columns} for row in rows]
+        print_table(cells, tuple(columns), tuple(columns.values()))
+
+
+def _cell(column: str, value: Any) -> Any:
+    """Return what Kafka's tables have: None for what is missing, -1 for an unknown coordinator's epoch."""
+    if value is None:
+        return -1 if column.endswith("coordinator_epoch") else "None"
+    return ",".join(value) if isinstance(value, list) else value
+
+
+def _print_done(name: str, row: Row, text: str, output: str) -> None:
+    if output == "json":
+        print_json({name: row})
+    else:
+        print(text)
+
+
+def _not_there(admin: Admin, transactional_id: str) -> str:
+    """Return the message for an id that does not exist, with the most similar one if there is one."""
+    ids = [one.transactional_id for one in admin.list_transactions()]
+    near = difflib.get_close_matches(transactional_id, ids, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`headgate transactions list` lists all of them"
+    return f"there is no transactional id {transactional_id}; {hint}"
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _check_nothing(options: Connection) -> None:
+    """Accept options that need no check."""
+
+
+_Check = Callable[[Any], Any]
+_Act = Callable[[Admin, Any, str], int]
+_ACTIONS: dict[type[Connection], tuple[_Check, _Act]] = {
+    List: (lambda options: states_of(options.state), list_transactions),
+    Describe: (_check_nothing, describe),
+    DescribeProducers: (_check_nothing, describe_producers),
+    FindHanging: (check_search, find_hanging),
+    Abort: (check_abort, abort),
+    ForceTerminate: (_check_nothing, force_terminate),
+}
+"""For each action the check of its options, and the function that does it."""

@@ -1,0 +1,52 @@
+"""The checks of options that belong together, and the error messages for other combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.transactions.options import OUTPUTS, Abort, FindHanging
+from headgate.records.transactions import TransactionState
+
+_OF_A_PRODUCER = ("producer_id", "producer_epoch", "coordinator_epoch")
+_STATES = {state.title.lower(): state.title for state in TransactionState}
+
+
+def states_of(words: Iterable[str]) -> list[str]:
+    """Return Kafka's names of states, separated by commas and in any case. Raises `UsageProblem`."""
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    for name in names:
+        if name.lower() not in _STATES:
+            raise UsageProblem(f"--state {name}: choose from {', '.join(_STATES.values())}")
+    return list(dict.fromkeys(_STATES[name.lower()] for name in names))
+
+
+def check_output(output: str) -> None:
+    """Raise `UsageProblem` unless the format is known."""
+    if output not in OUTPUTS:
+        raise UsageProblem(f"--output {output}: table or json is expected")
+
+
+def check_search(options: FindHanging) -> None:
+    """Raise `UsageProblem` for a partition without a topic."""
+    if options.partition is not None and options.topic is None:
+        raise UsageProblem(f"--partition {options.partition}: --topic is expected with it")
+
+
+def check_abort(options: Abort) -> None:
+    """Raise `UsageProblem` unless the transaction is identified, in one of the two ways."""
+    given = [name for name in _OF_A_PRODUCER if getattr(options, name) is not None]
+    if options.start_offset is not None and given:
+        raise UsageProblem(f"--start-offset and {_option(given[0])}: one of them is expected")
+    if options.start_offset is None and not given:
+        raise UsageProblem(
+            "which transaction? --start-offset is expected; or --producer-id, --producer-epoch and "
+            "--coordinator-epoch"
+        )
+    if given and len(given) < len(_OF_A_PRODUCER):
+        missing = next(name for name in _OF_A_PRODUCER if name not in given)
+        raise UsageProblem(f"{_option(missing)} is expected with {_option(given[0])}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
