@@ -8,6 +8,7 @@ import errno
 import pytest
 from tests.server.clients import Client
 from tests.server.transactions import (
+    WIDTH,
     Disk,
     TransactionalProducer,
     committed_values,
@@ -16,10 +17,12 @@ from tests.server.transactions import (
     until_state,
 )
 
+from headgate.api.k24_add_partitions_to_txn import _answered
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.log.memory_filesystem import Fault
 from headgate.topics.topics import NewTopic
+from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.wire.messages.api_versions import ApiVersionsRequest
 from headgate.wire.messages.list_transactions import ListTransactionsRequest
 from headgate.wire.messages.write_txn_markers import (
@@ -72,6 +75,35 @@ def test_a_partition_that_was_not_added_is_not_written() -> None:
         topic = client.node.topics.by_name("t")
         assert topic is not None and topic.partition(1).log_end_offset == 0
         client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_many_partitions_of_one_topic_are_added_in_steps() -> None:
+    """Thirty thousand, as in a request of 120 KB, took 0.4 s of the loop."""
+
+    async def scenario(disk: Disk) -> None:
+        node = await disk.start()
+        count = 30_000
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(range(count)))],
+        )
+        steps = _answered(node, 3, request)
+        pauses = 0
+        try:
+            while True:
+                next(steps)
+                pauses += 1
+        except StopIteration as stop:
+            (answers,) = stop.value.results_by_topic_v3_and_below
+        assert pauses >= 2 * count / 500, "the partitions are looked up, and their errors told"
+        errors = [one.partition_error_code for one in answers.results_by_partition]
+        assert errors == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED if index < WIDTH else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for index in range(count)
+        ]
+        node.close()
 
     run_on_disk(scenario)
 

@@ -8,7 +8,7 @@ A fenced producer has PRODUCER_FENCED from version 2, INVALID_PRODUCER_EPOCH bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -33,6 +33,8 @@ from headgate.wire.messages.add_partitions_to_txn import (
 
 _OF_BROKERS_SINCE = 4
 _WITH_EPOCH_BUMP = 2
+_AT_ONCE = 200
+"""Partitions handled in one step."""
 _Errors = dict[tuple[str, int], ErrorCode]
 
 
@@ -66,13 +68,16 @@ def _result_of(
     node: Node, version: int, transaction: AddPartitionsToTxnTransaction
 ) -> RequestSteps[list[AddPartitionsToTxnTopicResult]]:
     """Return the errors of one transaction's partitions."""
-    partitions: dict[TopicName, frozenset[int]] = {}
+    partitions: dict[TopicName, set[int]] = {}
     errors: _Errors = {}
     for topic in transaction.topics:
         yield None
         name = TopicName(topic.name)
-        errors.update(_unknown(node, version, name, topic.partitions))
-        partitions[name] = partitions.get(name, frozenset()).union(topic.partitions)
+        asked = partitions.setdefault(name, set())
+        for some in _some_at_a_time(topic.partitions):
+            yield None
+            errors.update(_unknown(node, version, name, some))
+            asked.update(some)
     if errors:
         error_of_all = ErrorCode.OPERATION_NOT_ATTEMPTED
     elif is_bad_id(transaction.transactional_id):
@@ -84,6 +89,11 @@ def _result_of(
             errors = dict.fromkeys(result.missing, ErrorCode.TRANSACTION_ABORTABLE)
     error_of_all = fencing_error(error_of_all, version)
     return (yield from _topic_results(transaction, errors, error_of_all))
+
+
+def _some_at_a_time(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(indexes), _AT_ONCE):
+        yield indexes[first : first + _AT_ONCE]
 
 
 def _unknown(
@@ -101,9 +111,10 @@ def _unknown(
 
 
 def _command(
-    version: int, transaction: AddPartitionsToTxnTransaction, partitions: dict[TopicName, frozenset[int]]
+    version: int, transaction: AddPartitionsToTxnTransaction, asked: dict[TopicName, set[int]]
 ) -> AddPartitions | VerifyPartitions:
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    partitions = {topic: frozenset(indexes) for topic, indexes in asked.items()}
     if transaction.verify_only:
         return VerifyPartitions(transaction.transactional_id, producer, partitions)
     transaction_version = _WITH_EPOCH_BUMP if version >= _OF_BROKERS_SINCE else 0
@@ -123,14 +134,17 @@ def _topic_results(
     results = []
     for topic in transaction.topics:
         yield None
-        each = [
-            AddPartitionsToTxnPartitionResult(
-                partition_index=index,
-                partition_error_code=errors.get((topic.name, index), error_of_others),
-            )
-            for index in topic.partitions
-        ]
-        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=each))
+        result = AddPartitionsToTxnTopicResult(name=topic.name)
+        results.append(result)
+        for some in _some_at_a_time(topic.partitions):
+            yield None
+            result.results_by_partition += [
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=errors.get((topic.name, index), error_of_others),
+                )
+                for index in some
+            ]
     return results
 
 

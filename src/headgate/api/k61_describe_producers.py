@@ -22,7 +22,7 @@ from headgate.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-_AT_ONCE = 200
+_AT_ONCE = 50
 """Producers described in one step."""
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 """Kafka's text for an unknown topic; for an unknown partition it has none."""

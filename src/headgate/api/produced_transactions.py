@@ -65,7 +65,7 @@ def is_transactional(records: bytes | None) -> bool:
 def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> RequestSteps[Verified]:
     """Ask the coordinator for the partitions whose first batch of a transaction this is, in steps."""
     verification = Verification.VERIFIED if version < _ADDS_SINCE else Verification.VERIFIED_VERSION_2
-    partitions: dict[TopicName, frozenset[int]] = {}
+    unconfirmed: dict[TopicName, set[int]] = {}
     producers: set[Producer] = set()
     for topic_data in request.topic_data:
         for data in topic_data.partition_data:
@@ -76,8 +76,8 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
             producers.add(producer)
             partition = find(topic_data, data.index)
             if partition is not None and not (yield from _is_open(partition, producer)):
-                name = TopicName(partition.topic.name)
-                partitions[name] = partitions.get(name, frozenset()) | {data.index}
+                unconfirmed.setdefault(TopicName(partition.topic.name), set()).add(data.index)
+    partitions = {topic: frozenset(indexes) for topic, indexes in unconfirmed.items()}
     if len({one.producer_id for one in producers}) > 1:
         return Verified(verification, _of_all(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
     check = _check(node, version)
