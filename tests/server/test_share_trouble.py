@@ -7,12 +7,16 @@ from typing import Any
 
 from tests.server.disk import new_disk
 from tests.server.share_members import Got, Scene, play, started, until
+from tests.topics.disk import batch, sync
 from tests.topics.transactions import Writer
 
-from headgate.core.share.state.commands import StateResult, WriteState
+from headgate.core.share.state.commands import InitializeState, ShareKey, StateResult, WriteState
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId
 from headgate.log.memory_filesystem import Fault
 from headgate.server.node import BrokerNode
+from headgate.server.shares.fetch import AT_ONCE, MOST_PARTITIONS
+from headgate.topics.topics import NewTopic
 
 ACCEPT = 1
 NONE = ErrorCode.NONE
@@ -89,7 +93,7 @@ def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
         assert await answer == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
 
-    play(story, group_share_record_lock_duration_ms="1000")
+    play(story, group_share_record_lock_duration_ms="3000")
 
 
 def test_isolation_level_changes_while_a_fetch_waits() -> None:
@@ -158,5 +162,55 @@ def test_start_moves_over_markers_durably() -> None:
         (runtime, *_) = [one for one in scene.node.share_state.runtimes if shared.key in one.shard.states]
         state = runtime.shard.states[shared.key]
         assert state.start_offset + state.delivery_complete_count == 2
+
+    play(story)
+
+
+def test_fetch_of_many_partitions_looks_at_some_in_each_step() -> None:
+    """Whichever partition has records, before the fetch or while it waits, and nothing waits afterwards."""
+
+    async def story(scene: Scene) -> None:
+        many = TopicId(b"m" * 16)
+        scene.node.topics.create(NewTopic("many", many, 3 * AT_ONCE), scene.node.system_time())
+        replies: list[Any] = []
+        for index in range(3 * AT_ONCE):
+            key = ShareKey(GroupId("g"), many, index)
+            command = InitializeState(key=key, state_epoch=1, start_offset=0)
+            scene.node.share_state.submit(key.name, command, replies.append)
+        await until(lambda: len(replies) == 3 * AT_ONCE)
+        topic = scene.node.topics.by_id(many)
+        assert topic is not None
+        member = scene.member("m")
+        first = asyncio.create_task(member.fetch(*range(3 * AT_ONCE), topic_id=many, wait_ms=500_000))
+        await until(lambda: sum(bool(one._queue) for one in scene.shared()) == 3 * AT_ONCE)
+        last = 3 * AT_ONCE - 1
+        for index in (0, last):
+            assert topic.partition(index).append(batch(b"a"), scene.node.system_time()).error == NONE
+            sync(topic, index)
+            topic.partition(index).advance()
+        delivered = Got(NONE, NONE, [(0, 0, 1)], [b"a"])
+        found = await first
+        assert found in ({0: delivered}, {last: delivered})
+        await until(lambda: not any(one._queue for one in scene.shared()))
+        (other,) = {0, last} - set(found)
+        assert await member.fetch() == {other: delivered}
+        late = asyncio.create_task(member.fetch(wait_ms=500_000))
+        await until(lambda: any(one._queue for one in scene.shared()))
+        member.disconnect()
+        await until(lambda: not any(one._queue for one in scene.shared()))
+        late.cancel()
+
+    play(story)
+
+
+def test_response_has_a_limited_number_of_partitions() -> None:
+    """Partitions that do not exist are told some at a time."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        member = scene.member("m")
+        refused = await member.fetch(*range(10, 30 + MOST_PARTITIONS), 0)
+        assert len(refused) == MOST_PARTITIONS
+        assert {one.error for one in refused.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     play(story)

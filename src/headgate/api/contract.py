@@ -255,6 +255,18 @@ class KeyedShards(Protocol):
         ...
 
 
+class WaitingShareFetch(Protocol):
+    """A fetch of a member of a share group, which may wait for records."""
+
+    def begin(self) -> RequestSteps[None]:
+        """Look for records, in steps."""
+        ...
+
+    def cancel(self) -> None:
+        """Give the fetch up: its connection is lost."""
+        ...
+
+
 class ShareDelivery(Protocol):
     """Delivers records to the members of share groups (KIP-932)."""
 
@@ -274,8 +286,8 @@ class ShareDelivery(Protocol):
 
     def fetch(
         self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]
-    ) -> Callable[[], None]:
-        """Fetch, and call `on_done` with what was acquired, now or later; return what cancels the fetch."""
+    ) -> WaitingShareFetch:
+        """Return a fetch, to be begun. It calls `on_done` with what it acquired, at once or later."""
         ...
 
     def acknowledge(

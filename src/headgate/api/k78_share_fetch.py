@@ -87,9 +87,9 @@ class _Fetch:
             batch_size=request.batch_size,
             mode=AcquireMode(request.share_acquire_mode),
         )
-        cancel = self._node.shares.fetch(wish, self._call.guard(self._deliver))
-        if self._delivered is None:
-            self._call.when_lost(cancel)
+        fetch = self._node.shares.fetch(wish, self._call.guard(self._deliver))
+        self._call.when_lost(fetch.cancel)
+        self._call.in_steps(fetch.begin(), lambda nothing: None)
 
     def _acknowledged(self, errors: AcknowledgeErrors) -> None:
         self._errors = errors

@@ -100,16 +100,14 @@ class ShareDelivery:
         shared.on_discarded = partial(self._forget, group_id, shared)
         return shared
 
-    def fetch(
-        self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]
-    ) -> Callable[[], None]:
-        """Fetch, and call `on_done` with what was acquired, now or later; return what cancels the fetch."""
+    def fetch(self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]) -> ShareFetch:
+        """Return a fetch, which calls `on_done` with what it acquired."""
         group_id = wish.session.group_id
-        group = self._groups.get(group_id, {})
-        partitions = [group[key] if key in group else self._gone(group_id, key) for key in wish.partitions]
-        fetch = ShareFetch(wish, partitions, on_done)
-        fetch.begin(self._node.call_later)
-        return fetch.cancel
+
+        def find(key: PartitionKey) -> SharedPartition:
+            return self._groups.get(group_id, {}).get(key) or self._gone(group_id, key)
+
+        return ShareFetch(self._node, wish, find, on_done)
 
     def _gone(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
         """Return a share-partition that could not be loaded: it only reports why."""

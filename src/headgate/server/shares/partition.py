@@ -91,8 +91,8 @@ class Portion(NamedTuple):
 class WaitingFetch(Protocol):
     """A fetch that waits for records of this partition, and perhaps of others."""
 
-    def look(self) -> bool:
-        """Try again; return whether the fetch is answered and waits no more."""
+    def look(self, partition: SharedPartition) -> bool:
+        """Try again, as `partition` has something; return whether the fetch is answered."""
         ...
 
 
@@ -473,7 +473,7 @@ class SharedPartition:
     def _wake_some(self) -> None:
         self._is_waking = False
         for fetch in list(islice(self._queue, _WOKEN_AT_ONCE)):
-            if not self._has_something() or not fetch.look():
+            if not self._has_something() or not fetch.look(self):
                 break
         else:
             self.wake()

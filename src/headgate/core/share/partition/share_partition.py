@@ -217,9 +217,10 @@ class SharePartition:
 
     def _pending(self, new: list[list[Piece]]) -> StateChange | None:
         """Apply an acknowledgement, and return the write it waits for, if it changes more than locks."""
-        for pieces in new:
-            self._ranges.put(pieces)
-        batches = state_batches(piece for pieces in new for piece in pieces if piece.delivery.state & PENDING)
+        changed = [piece for pieces in new for piece in pieces]
+        for run in _runs(changed):  # many small batches cost as much as one with many types
+            self._ranges.put(run)
+        batches = state_batches(piece for piece in changed if piece.delivery.state & PENDING)
         if not batches:
             return None
         self._last_write += 1
