@@ -71,6 +71,11 @@ def _answers_partitions(answer: Any, taken: int) -> bool:
     )
 
 
+def _answers_no_partition(answer: Any) -> bool:
+    (transaction,) = answer["results_by_transaction"]
+    return not any(topic["results_by_partition"] for topic in transaction["topic_results"])
+
+
 def _leads_at_once(answer: Any) -> bool:
     return bool(answer["skip_assignment"] and answer["leader"] == answer["member_id"])
 
@@ -385,5 +390,15 @@ ACCEPTED: tuple[Accepted, ...] = (
         headgate=5,
         reason="Altered offsets raise the group epoch, which becomes the state epoch and fences what leaders "
         "still hold of former states. Kafka does so after 4.3 (KAFKA-20910).",
+    ),
+    Accepted(
+        scenario="transactions-partitions-verified",
+        step="main: add_partitions_to_txn v* ([[]])",
+        path="results_by_transaction/*/topic_results/*",
+        kafka=ABSENT,
+        headgate=ANY,
+        reason="A topic that is named without partitions is answered without; Kafka leaves it out of what is "
+        "only verified.",
+        where=_answers_no_partition,
     ),
 )

@@ -2,6 +2,9 @@
 
 * A member id that a broker made is called by when the script first saw one: `<member 1>`, `<member 2>`.
 * A topic id is called after its topic; one that the script made up stays as it is.
+* A producer id that a broker made is called by when the script first saw one: `<producer 1>`.
+* A time since the script began is the broker's: `<now>`.
+* Batches of a producer with a name are told as their fields, without the checksum of what was renamed.
 * The broker's own port and cluster id, and the id of a fetch session, are called that.
 * Words for people are compared in whether there are any.
 * Arrays are sorted: their order is no promise of the protocol.
@@ -11,10 +14,15 @@ Nothing else is touched, and nothing is dropped.
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
+from headgate.log.batch import iterate_records
+from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
+
 MEMBER_FIELDS = ("member_id", "leader")
+TIME_FIELDS = ("transaction_start_time", "last_timestamp", "base_timestamp", "max_timestamp", "timestamp")
 WORDS = ("error_message", "documentation", "batch_index_error_message")
 
 
@@ -26,17 +34,22 @@ class Names:
         self._said: set[Any] = set()
         self._named: dict[Any, str] = {}
         self._members = 0
+        self._said_producers = {-1}
+        self._producers: dict[int, str] = {}
+        self._began_ms = time.time_ns() // 1_000_000
 
-    def say(self, value: Any) -> None:
+    def say(self, value: Any, field: str = "") -> None:
         """Take note of what the script says: what it makes up is nobody's secret."""
         if isinstance(value, dict):
-            for each in value.values():
-                self.say(each)
+            for name, each in value.items():
+                self.say(each, name)
         elif isinstance(value, list | tuple):
             for each in value:
-                self.say(each)
+                self.say(each, field)
         elif isinstance(value, str | uuid.UUID) and value not in self._named:
             self._said.add(value)
+        elif "producer_id" in field and value not in self._producers:
+            self._said_producers.add(value)
 
     def topic(self, topic_id: uuid.UUID, name: str) -> None:
         """From now on the id is that topic's."""
@@ -57,6 +70,12 @@ class Names:
             return self._normal_text(value, field)
         if field == "session_id":
             return "<session>" if value else 0
+        if field == "producer_id":
+            return self._producer_name(value)
+        if field in TIME_FIELDS and isinstance(value, int) and value >= self._began_ms:
+            return "<now>"
+        if field == "records" and isinstance(value, bytes):
+            return self._normal_batches(value)
         return self._port_name(value) if field == "port" else value
 
     def _normal_text(self, text: str, field: str) -> str:
@@ -68,6 +87,32 @@ class Names:
             self._members += 1
             self._named[text] = f"<member {self._members}>"
         return self._named.get(text, text)
+
+    def _producer_name(self, producer_id: int) -> int | str:
+        if producer_id in self._said_producers:
+            return producer_id
+        return self._producers.setdefault(producer_id, f"<producer {len(self._producers) + 1}>")
+
+    def _normal_batches(self, data: bytes) -> Any:
+        """Whole batches as their fields, if one has a producer id with a name; else the bytes."""
+        batches, at, is_named = [], 0, False
+        try:
+            while len(data) - at >= HEADER_BYTES:
+                header = read_header(data, at)
+                batches.append((header, data[at : at + header.size]))
+                is_named |= header.producer_id in self._producers
+                at += header.size
+        except CorruptBatch:
+            return data
+        if not is_named or at != len(data):
+            return data
+        return [
+            self.normal(
+                {name: value for name, value in header._asdict().items() if name != "crc"}
+                | {"content": [record._asdict() for _, record in iterate_records(batch)]}
+            )
+            for header, batch in batches
+        ]
 
     def _port_name(self, port: int) -> int | str:
         return "<port>" if port == self._port else port
@@ -86,6 +131,8 @@ KEYS = (
     "index",
     "resource_name",
     "key",
+    "transactional_id",
+    "producer_id",
 )
 """What tells the entries of an array apart, the first that an entry has."""
 

@@ -20,6 +20,7 @@ import typing
 import uuid
 from typing import Any
 
+from kio.schema.describe_transactions.v0.response import TransactionState
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
@@ -28,6 +29,10 @@ from tests.kio_schema import kio_class
 CLIENT_ID = "script"
 ANSWER_TIMEOUT_S = 20.0
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+# kio reads it as a time and refuses -1, which says that there is none.
+TransactionState.__dataclass_fields__["transaction_start_time"].metadata = types.MappingProxyType(
+    {"kafka_type": "int64"}
+)
 CLOSED = {"connection": "closed without an answer"}
 
 Tree = dict[str, Any]

@@ -25,6 +25,7 @@ from tests.differential.scenarios import (
     share_groups,
     topic_ids,
     topics,
+    transactions,
 )
 from tests.differential.script import Scenario, Script
 
@@ -52,6 +53,7 @@ MODULES = (
     topics,
     records,
     share_groups,
+    transactions,
     configs,
     topic_ids,
     brokers,
