@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 
 import pytest
 from tests.server.clients import Client
@@ -21,6 +22,7 @@ from headgate.api.k24_add_partitions_to_txn import _answered
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.log.memory_filesystem import Fault
+from headgate.topics.appends import BUDGET
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.wire.messages.api_versions import ApiVersionsRequest
@@ -75,6 +77,34 @@ def test_a_partition_that_was_not_added_is_not_written() -> None:
         topic = client.node.topics.by_name("t")
         assert topic is not None and topic.partition(1).log_end_offset == 0
         client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_a_batch_that_comes_after_the_abort_opens_no_transaction() -> None:
+    """Its check takes long in a thread. Its client has given up waiting, and aborts in the same epoch."""
+
+    async def scenario(disk: Disk) -> None:
+        node = await disk.start()
+        client = Client(node)
+        producer = TransactionalProducer(client)
+        await producer.begin()
+        await producer.add(0)
+        held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        node.appends._run_aside = lambda work, on_done: held.append((work, on_done))
+        sending = asyncio.create_task(producer.send(*[b""] * BUDGET))
+        while not held:
+            await asyncio.sleep(0)
+        producer.client = other = Client(node)
+        assert await producer.end(is_committed=False) is NONE
+        await until_state(other, "CompleteAbort")
+        ((work, on_done),) = held
+        work()
+        on_done(None)
+        assert await sending is ErrorCode.INVALID_TXN_STATE
+        topic = node.topics.by_name("t")
+        assert topic is not None and not topic.partition(0).open_transactions
+        node.close()
 
     run_on_disk(scenario)
 

@@ -170,6 +170,35 @@ def test_a_marker_with_a_newer_epoch_fences_the_older_ones(topic: Topic) -> None
     assert committed(topic) == [b"a", b"b"]
 
 
+def test_a_marker_ends_what_was_verified_before_it(topic: Topic) -> None:
+    """A batch whose check took long comes after the marker: it would open a transaction that nobody ends."""
+    partition = topic.partition(0)
+    writer = Writer(topic, 7)
+    writer.write(b"a")
+    asked_at = partition.log_end_offset
+    writer.end(is_committed=False)
+    late = transactional(7, b"b", sequence=1)
+    result = partition.append(late, NOW, VERIFIED, asked_at)
+    assert result.error is ErrorCode.INVALID_TXN_STATE
+    assert partition.open_transaction_of(7) is None
+    assert partition.append(late, NOW, VERIFIED, partition.log_end_offset).error is ErrorCode.NONE
+    assert partition.append(transactional(7, b"c", sequence=2), NOW, VERIFIED, asked_at).error is (
+        ErrorCode.NONE
+    ), "the transaction was opened again"
+
+
+def test_a_marker_of_another_producer_ends_nothing(topic: Topic) -> None:
+    """Nor does the marker of the transaction before, whose epoch may be lower."""
+    partition = topic.partition(0)
+    Writer(topic, 8).write(b"x")
+    assert partition.append(transactional(7, b"a"), NOW, VERIFIED, 0).error is ErrorCode.NONE
+    Writer(topic, 8).end(is_committed=True)
+    assert partition.append(transactional(9, b"b"), NOW, VERIFIED, 0).error is ErrorCode.NONE
+    Writer(topic, 7).end(is_committed=True, epoch=1)
+    later = transactional(7, b"c", epoch=1)
+    assert partition.append(later, NOW, VERSION_2, 0).error is ErrorCode.NONE
+
+
 def test_the_oldest_transaction_holds_the_last_stable_offset(topic: Topic) -> None:
     """Whatever ends after it, in any order."""
     writers = [Writer(topic, number) for number in range(4)]

@@ -85,7 +85,8 @@ class _Produce:
         self, partition: Partition, records: bytes, budget: Budget, result: PartitionProduceResponse
     ) -> None:
         """Append a batch now or later, and then fill in `result`."""
-        error = self._verified.errors.get((partition.topic.name, partition.index))
+        place = (partition.topic.name, partition.index)
+        error = self._verified.errors.get(place)
         if error is not None:
             _fill_in(result, refusal_of(error, self._call.api_version))
             return
@@ -97,6 +98,7 @@ class _Produce:
             budget,
             lambda partition, outcome: self._appended_later(partition, outcome, result),
             self._verified.verification,
+            self._verified.ends.get(place),
         )
         if outcome is not None:
             self._waiting -= 1

@@ -6,7 +6,7 @@ the others are asked for, all of a request at once. A request has batches of one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -47,6 +47,10 @@ class Verified(NamedTuple):
 
     verification: Verification
     errors: PartitionErrors
+    ends: Mapping[tuple[str, int], int] = {}
+    """The ends of the logs before the coordinator was asked. A batch may be appended much later, if another
+    thread checks it: a marker that was written meanwhile has ended its transaction.
+    """
 
 
 NOT_VERIFIED: Final = Verified(Verification.NONE, {})
@@ -66,6 +70,7 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
     """Ask the coordinator for the partitions whose first batch of a transaction this is, in steps."""
     verification = Verification.VERIFIED if version < _ADDS_SINCE else Verification.VERIFIED_VERSION_2
     unconfirmed: dict[TopicName, set[int]] = {}
+    ends: dict[tuple[str, int], int] = {}
     producers: set[Producer] = set()
     for topic_data in request.topic_data:
         for data in topic_data.partition_data:
@@ -75,23 +80,26 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
             producer = Producer(*_PRODUCER.unpack_from(data.records, _PRODUCER_AT))
             producers.add(producer)
             partition = find(topic_data, data.index)
-            if partition is not None and not (yield from _is_open(partition, producer)):
+            if partition is not None and not (yield from _is_open(partition, producer, ends)):
                 unconfirmed.setdefault(TopicName(partition.topic.name), set()).add(data.index)
     partitions = {topic: frozenset(indexes) for topic, indexes in unconfirmed.items()}
     if len({one.producer_id for one in producers}) > 1:
         return Verified(verification, _of_all(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
     check = _check(node, version)
     if not partitions or check is None:
-        return Verified(verification, {})
+        return Verified(verification, {}, ends)
     assert request.transactional_id is not None
     errors = yield from check_partitions(node, request.transactional_id, max(producers), partitions, check)
-    return Verified(verification, errors)
+    return Verified(verification, errors, ends)
 
 
-def _is_open(partition: Partition, producer: Producer) -> RequestSteps[bool]:
-    """Return whether the producer's transaction is open in the partition, in this epoch."""
+def _is_open(
+    partition: Partition, producer: Producer, ends: dict[tuple[str, int], int]
+) -> RequestSteps[bool]:
+    """Return whether the producer's transaction is open in the partition, in this epoch, and note its end."""
     yield from opened_aside(partition)
     try:
+        ends[partition.topic.name, partition.index] = partition.log_end_offset
         known = partition.open_transaction_of(producer.producer_id)
     except OSError:
         return True  # the append reports it

@@ -89,8 +89,12 @@ class Appends:
         budget: Budget,
         on_done: Callable[[Partition, AppendResult], None],
         verification: Verification = Verification.NONE,
+        verified_at: int | None = None,
     ) -> AppendResult | None:
-        """Append the batch in `data`. Return the result, or None if `on_done` is called with it later."""
+        """Append the batch in `data`. Return the result, or None if `on_done` is called with it later.
+
+        `verification` and `verified_at`: see `Partition.append`.
+        """
         policy = partition.topic.policy
         weight = weight_of(data, policy)
         if weight <= budget.left and len(data) <= _LARGEST_ON_LOOP and partition.key not in self._waiting:
@@ -100,8 +104,8 @@ class Appends:
             except UnpacksToMore:
                 budget.left = 0  # Unpacking it used up the budget.
             else:
-                return partition.append_admitted(admitted, now, verification)
-        self._check_aside(_Pending(partition, data, policy, now, verification, on_done))
+                return partition.append_admitted(admitted, now, verification, verified_at)
+        self._check_aside(_Pending(partition, data, policy, now, verification, verified_at, on_done))
         return None
 
     def _check_aside(self, pending: _Pending) -> None:
@@ -122,7 +126,16 @@ class Appends:
 class _Pending:
     """One batch that is checked in another thread."""
 
-    __slots__ = ("_data", "_now", "_on_done", "_policy", "_verification", "admitted", "partition")
+    __slots__ = (
+        "_data",
+        "_now",
+        "_on_done",
+        "_policy",
+        "_verification",
+        "_verified_at",
+        "admitted",
+        "partition",
+    )
 
     def __init__(
         self,
@@ -131,6 +144,7 @@ class _Pending:
         policy: TopicPolicy,
         now: Millis,
         verification: Verification,
+        verified_at: int | None,
         on_done: Callable[[Partition, AppendResult], None],
     ) -> None:
         self.partition = partition
@@ -140,6 +154,7 @@ class _Pending:
         self._policy = policy
         self._now = now
         self._verification = verification
+        self._verified_at = verified_at
         self._on_done = on_done
 
     def check(self) -> None:
@@ -154,7 +169,7 @@ class _Pending:
             result = AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             try:
-                result = partition.append_admitted(admitted, self._now, self._verification)
+                result = partition.append_admitted(admitted, self._now, self._verification, self._verified_at)
             except Exception as failure:  # of this batch alone: others wait behind it
                 on_failed(f"an append to {partition} failed", failure)
                 result = _FAILED

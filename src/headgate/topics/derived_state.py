@@ -120,9 +120,11 @@ class DerivedState:
 
     # --- checks ---
 
-    def check(self, log: Log, header: BatchHeader, verification: Verification) -> ErrorCode | RememberedBatch:
+    def check(
+        self, log: Log, header: BatchHeader, verification: Verification, verified_at: int | None = None
+    ) -> ErrorCode | RememberedBatch:
         """Check a producer's batch before its append: return NONE, an error, or the earlier batch that it
-        repeats. Raises OSError, CorruptBatch.
+        repeats. `verified_at`: see `Partition.append`. Raises OSError, CorruptBatch.
         """
         producers = self.producers(log)
         verdict = producers.check(header)
@@ -131,8 +133,13 @@ class DerivedState:
         if not header.is_transactional:
             is_apart = header.producer_id not in self._transactions
             return verdict if is_apart or verdict != ErrorCode.NONE else ErrorCode.INVALID_TXN_STATE
-        if verification is Verification.NONE and not self._transactions.has(header):
-            return ErrorCode.INVALID_TXN_STATE
+        if not self._transactions.has(header):
+            if verification is Verification.NONE:
+                return ErrorCode.INVALID_TXN_STATE
+            if verification is Verification.VERIFIED and verified_at is not None:
+                known = producers.get(header.producer_id)
+                if known is not None and known.marker_at >= verified_at:
+                    return ErrorCode.INVALID_TXN_STATE
         if verification is Verification.VERIFIED_VERSION_2 and header.base_sequence:
             state = producers.get(header.producer_id)
             if state is None or not state.batches:

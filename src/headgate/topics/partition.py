@@ -125,17 +125,26 @@ class Partition(PartitionLog):
         return self.topic.leader_epoch
 
     def append(
-        self, data: Buffer, now: Millis, verification: Verification = Verification.NONE
+        self,
+        data: Buffer,
+        now: Millis,
+        verification: Verification = Verification.NONE,
+        verified_at: int | None = None,
     ) -> AppendResult:
         """Append one batch of a producer, after all checks.
 
         The records are written, but not yet durable; in a durable topic readers see them after `advance`.
-        `verification` tells what the transaction coordinator said of a transactional batch.
+        `verification` tells what the transaction coordinator said of a transactional batch, and `verified_at`
+        the end of the log before it was asked; None: it was asked just now.
         """
-        return self.append_admitted(admit(data, self.topic.policy, now), now, verification)
+        return self.append_admitted(admit(data, self.topic.policy, now), now, verification, verified_at)
 
     def append_admitted(
-        self, admitted: Admitted | AppendResult, now: Millis, verification: Verification = Verification.NONE
+        self,
+        admitted: Admitted | AppendResult,
+        now: Millis,
+        verification: Verification = Verification.NONE,
+        verified_at: int | None = None,
     ) -> AppendResult:
         """Append the batch that `admit` accepted, or complete its refusal."""
         if isinstance(admitted, AppendResult):
@@ -144,7 +153,7 @@ class Partition(PartitionLog):
         try:
             log = self._writable_log()
             if header.producer_id >= 0:
-                verdict = self._derived.check(log, header, verification)
+                verdict = self._derived.check(log, header, verification, verified_at)
                 if isinstance(verdict, tuple):
                     return self._repeated(log, verdict.first_offset, verdict.timestamp)
                 if verdict != ErrorCode.NONE:

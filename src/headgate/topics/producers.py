@@ -86,6 +86,8 @@ class ProducerState:
     batches: list[RememberedBatch] = field(default_factory=list)
     coordinator_epoch: int = -1
     """The epoch of the transaction coordinator that wrote the last marker; -1 without a marker."""
+    marker_at: int = -1
+    """The offset of the last marker, if it was read or written since the log was opened."""
 
     @property
     def last_sequence(self) -> int:
@@ -168,7 +170,9 @@ class Producers:
 
     def remember_marker(self, batch: SequencedBatch, coordinator_epoch: int) -> None:
         """Record a marker that is in the log, live or at load."""
-        self._state_at(batch).coordinator_epoch = coordinator_epoch
+        state = self._state_at(batch)
+        state.coordinator_epoch = coordinator_epoch
+        state.marker_at = batch.base_offset
 
     def _state_at(self, batch: SequencedBatch) -> ProducerState:
         """Return the state of the batch's producer, now the most recent one, in the batch's epoch."""

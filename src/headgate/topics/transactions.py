@@ -30,7 +30,9 @@ class Verification(Enum):
     NONE = "not verified"
     """Only a batch of a transaction that is open in the partition is accepted."""
     VERIFIED = "verified"
-    """The transaction coordinator confirmed that the partition is part of the producer's transaction."""
+    """The transaction coordinator confirmed that the partition is part of the producer's transaction. A
+    marker that was written since has ended this transaction: the next one may have the same epoch.
+    """
     VERIFIED_VERSION_2 = "verified, transaction.version 2"
     """The same, for a client that gets a new epoch with every transaction: the first sequence of a producer
     without state is 0.
