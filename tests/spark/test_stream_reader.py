@@ -498,6 +498,7 @@ def test_a_broker_that_restarts_stops_nothing(tmp_path: object) -> None:
     [
         ({"group.id": ""}, "group.id is missing"),
         ({"endingOffsets": '{"t": {"0": 1}}'}, "no end"),
+        ({"isolationLevel": "read_committed"}, "not with a stream"),
         ({"subscribe": "", "assign": '{"t": [0]}'}, "not assign"),
         ({"startingOffsets": "yesterday"}, "is not like"),
         ({"startingOffsets": '{"u": {"0": 1}}'}, "topics that are not read"),

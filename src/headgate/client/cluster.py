@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from headgate.client.connection import Connection
 from headgate.client.errors import (
@@ -39,6 +39,9 @@ LATEST = -1
 NO_OFFSET = -1
 """The result for a timestamp later than that of every record; also a committed offset that does not exist."""
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels: all records, or those before the first open transaction."""
+
 LAST_FETCH_BY_NAME = 12
 SEVERAL_COORDINATORS_SINCE = 4
 GROUP_KEY_TYPE = 0
@@ -51,14 +54,25 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 ResultT = TypeVar("ResultT")
 
 
+class AbortedTransaction(NamedTuple):
+    """The first offset of an aborted transaction in a partition, and its producer."""
+
+    first_offset: int
+    producer_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Record batches of a partition, as bytes. The first batch can start before the fetch offset."""
+    """Record batches of a partition, as bytes. The first batch can start before the fetch offset.
+
+    `aborted` has the aborted transactions with batches among them, with READ_COMMITTED only.
+    """
 
     records: bytes
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 class Cluster:
@@ -222,13 +236,16 @@ class Cluster:
                 else:
                     self._leaderless[where] = partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE
 
-    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
         """Return for each partition the offset of the first record with at least this timestamp, in ms.
 
         The timestamps `EARLIEST` and `LATEST` stand for the start and the end of the log. The result is
-        `NO_OFFSET` if no record has such a timestamp.
+        `NO_OFFSET` if no record has such a timestamp. With READ_COMMITTED the log ends at the first open
+        transaction.
         """
-        return self.retrying(lambda: self._list_offsets(timestamps))
+        return self.retrying(lambda: self._list_offsets(timestamps, isolation_level))
 
     def fetch(
         self,
@@ -239,18 +256,21 @@ class Cluster:
         topic_id: TopicId | None = None,
         max_bytes: int = 1 << 20,
         max_wait_ms: int = 0,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> Fetched:
         """Fetch the records of a partition from an offset on: at least one batch, if there is one.
 
         With a `topic_id` a later topic of the same name is not read, if the node knows fetches by id (Kafka
-        3.1). Waits up to `max_wait_ms` for the first record. Raises `RequestRefused`: OFFSET_OUT_OF_RANGE for
-        an offset outside of the log, UNKNOWN_TOPIC_ID for a topic that was deleted.
+        3.1). With READ_COMMITTED records of aborted transactions are among them, for the caller to leave out,
+        but none of open ones. Waits up to `max_wait_ms` for the first record. Raises `RequestRefused`:
+        OFFSET_OUT_OF_RANGE for an offset outside of the log, UNKNOWN_TOPIC_ID for a topic that was deleted.
         """
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         message = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=max_bytes,
+            isolation_level=isolation_level,
             topics=[FetchTopic(topic=topic, topic_id=topic_id or ZERO_UUID, partitions=[wanted])],
         )
         return self.retrying(lambda: self._fetch(topic, partition, message), extra_time_s=max_wait_ms / 1000)
@@ -319,7 +339,9 @@ class Cluster:
         check(f"the coordinator of group {group_id}", found.error_code, found.error_message)
         self._coordinators[group_id] = found.host, found.port
 
-    def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    ) -> dict[TopicPartition, int]:
         by_leader: dict[Connection, dict[TopicName, list[ListOffsetsPartition]]] = {}
         for (topic, partition), timestamp in timestamps.items():
             wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -330,6 +352,7 @@ class Cluster:
             message = ListOffsetsRequest(
                 replica_id=-1,
                 timeout_ms=round(self.timeout_s * 1000),
+                isolation_level=isolation_level,
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             for answer in leader.request(message).topics:
@@ -355,6 +378,10 @@ class Cluster:
             high_watermark=answered.high_watermark,
             last_stable_offset=answered.last_stable_offset,
             log_start_offset=answered.log_start_offset,
+            aborted=tuple(
+                AbortedTransaction(one.first_offset, one.producer_id)
+                for one in answered.aborted_transactions or ()
+            ),
         )
 
     # --- connections ---

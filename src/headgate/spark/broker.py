@@ -2,22 +2,32 @@
 
 The plan of a read fixes its extent, by the end offsets at that time. A partition is divided into ranges of
 offsets, so that also a single partition uses all tasks; each range is fetched from its partition's leader. A
-task has one client, which starts with the leaders that the plan knew. A read does not wait for transactions:
-records of open and aborted ones are read like any other.
+task has one client, which starts with the leaders that the plan knew. A read does not wait for transactions.
+With `read_committed` it ends before the first open one of each partition and leaves out aborted ones, else
+records of both are read like any other.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headgate.client.cluster import EARLIEST, LATEST, Address, Cluster, Fetched
+from headgate.client.cluster import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Address,
+    Cluster,
+    Fetched,
+)
 from headgate.client.errors import RequestRefused, check
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName, TopicPartition
 from headgate.log.batch_scan import PADDING, Chunk, Corruption, Scan, scan_chunk
 from headgate.log.header import read_header
+from headgate.spark.committed import committed_only
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData, Task, share_out
 from headgate.wire.message import ZERO_UUID
@@ -59,6 +69,7 @@ class FetchTask(Task):
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[TopicName, TopicId]
     """The ids of its topics in the plan: records of a later topic of the same name are not read."""
+    is_committed_only: bool = False
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
         """Fetch all ranges, response by response, each with its partition."""
@@ -95,15 +106,16 @@ class _Fetching:
             if fetched is None:
                 continue
             scan = self._scan(fetched)
+            taken = replace(scan, batches=committed_only(scan.batches, fetched.aborted))
             if scan.broken:
-                yield scan.with_corruptions([self._unreadable(scan)])
+                yield taken.with_corruptions([self._unreadable(scan)])
                 return
             following = max(scan.next_offset, self._behind_corruptions(scan))
             if following <= self.offset:
-                yield scan
+                yield taken
                 self._lose(f"gives nothing from offset {self.offset} on")
                 return
-            yield scan
+            yield taken
             self.offset = self.floor = following
 
     def _fetch(self) -> Fetched | None:
@@ -116,6 +128,7 @@ class _Fetching:
                 topic_id=self.topic_id,
                 max_bytes=FETCH_BYTES,
                 max_wait_ms=WAIT_MS,
+                isolation_level=isolation_level(self.task.is_committed_only),
             )
         except RequestRefused as refusal:
             if refusal.error in _OF_NO_TOPIC and self._is_topic_gone():
@@ -186,7 +199,8 @@ def plan(options: Options) -> list[Task]:
         partitions, topic_ids = _partitions(cluster, options)
         options.check_partitions(partitions)
         earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+        level = isolation_level(options.is_committed_only)
+        latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST), level)
         leaders = cluster.leaders
     bounds = {where: _wanted(options, where, earliest[where], latest[where]) for where in partitions}
     return list(divide(bounds, options, leaders, topic_ids)) or [Task()]
@@ -215,9 +229,15 @@ def divide(
             {offsets.where: leaders[offsets.where] for offsets in share if offsets.where in leaders},
             share,
             {name: topic_ids[name] for name in {one.where.topic for one in share} if name in topic_ids},
+            options.is_committed_only,
         )
         for share in share_out(ranges, options.min_partitions)
     ]
+
+
+def isolation_level(is_committed_only: bool) -> int:
+    """Return the isolation level on the wire."""
+    return READ_COMMITTED if is_committed_only else READ_UNCOMMITTED
 
 
 def connect(
@@ -273,8 +293,9 @@ def _wanted(options: Options, where: TopicPartition, earliest: int, latest: int)
     start = earliest if start == EARLIEST else start
     end = latest if end == LATEST else end
     if options.fail_on_data_loss and start < end and (start < earliest or end > latest):
+        kind = "committed offsets" if options.is_committed_only else "offsets"
         raise MissingData(
-            f"{where} holds offsets {earliest} to {latest}, asked for were {start} to {end}; "
+            f"{where} holds {kind} {earliest} to {latest}, asked for were {start} to {end}; "
             "set failOnDataLoss to false to read what there is"
         )
     return max(start, earliest), min(end, latest)

@@ -39,6 +39,8 @@ NAMES = {
     "startingOffsets": 'earliest (default), or JSON {"topic": {"0": 23, "1": -2}}, -2 being earliest',
     "endingOffsets": 'latest (default), or JSON {"topic": {"0": 50, "1": -1}}, -1 being latest; exclusive',
     "includeHeaders": "true (default): the table has the column headers",
+    "isolationLevel": "with kafka.bootstrap.servers: read_uncommitted (default), or read_committed: no "
+    "records of open and aborted transactions; also kafka.isolation.level, its name in Spark's Kafka source",
     "columns": "comma-separated names: only these columns are decoded, in this order (default: all)",
     "minPartitions": "read with at least so many tasks (default: one for each core of the driver's machine)",
     "maxBytesPerTask": "with path: a task reads at most so many bytes (256m; k, m, g)",
@@ -48,8 +50,12 @@ NAMES = {
 }
 """Every option and its meaning; the manual has the same table."""
 
-ALIASES = {"bootstrap.servers": "kafka.bootstrap.servers", "topic": "subscribe"}
-"""Options of earlier releases, by their old names."""
+ALIASES = {
+    "bootstrap.servers": "kafka.bootstrap.servers",
+    "topic": "subscribe",
+    "kafka.isolation.level": "isolationLevel",
+}
+"""Other names of options: those of earlier releases, and of Spark's Kafka source."""
 
 _TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
 
@@ -100,6 +106,8 @@ class Options:
     ending_offsets: Offsets = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     include_headers: bool = True
+    is_committed_only: bool = False
+    """`read_committed`: records of open and aborted transactions are left out."""
     min_partitions: int = 1
     max_bytes_per_task: int = 256 << 20
     timeout_s: float = 60.0
@@ -125,6 +133,7 @@ def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[s
     values = _by_documented_name(given, others)
     topics = _topic_choice(values, topic)
     _check_source(values)
+    is_committed_only = _is_committed_only(values, topic)
     path = values.get("path")
     columns = values.get("columns")
     return Options(
@@ -135,6 +144,7 @@ def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[s
         ending_offsets=_bounds("endingOffsets", values.get("endingOffsets", "latest"), topics),
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         include_headers=truth("includeHeaders", values.get("includeHeaders", "true")),
+        is_committed_only=is_committed_only,
         min_partitions=whole_number("minPartitions", values.get("minPartitions", str(cores()))),
         max_bytes_per_task=_size("maxBytesPerTask", values.get("maxBytesPerTask", "256m")),
         timeout_s=_seconds("timeout", values.get("timeout", "60s")),
@@ -235,6 +245,19 @@ def _check_source(values: Mapping[str, str]) -> None:
         )
 
 
+def _is_committed_only(values: Mapping[str, str], topic: str | None) -> bool:
+    level = values.get("isolationLevel", _LEVELS[0]).strip().lower()
+    if level not in _LEVELS:
+        raise OptionError(f"option isolationLevel: {level!r} is neither {' nor '.join(_LEVELS)}")
+    if level == _LEVELS[0]:
+        return False
+    if "path" in values:
+        raise OptionError("option isolationLevel: read_committed goes with kafka.bootstrap.servers only")
+    if topic is not None:
+        raise OptionError(f"option isolationLevel: read_committed does not go with a reader of {topic}")
+    return True
+
+
 def _nearest(name: str, known: Mapping[str, str] | list[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
@@ -274,6 +297,7 @@ def offsets_in(name: str, text: str, topics: TopicChoice, words: Mapping[int, st
     return offsets
 
 
+_LEVELS = ("read_uncommitted", "read_committed")
 _EXAMPLE = '{"topic": {"0": 23}}'
 
 
