@@ -19,9 +19,12 @@ from tests.server.transactions import (
 )
 
 from headgate.api.k24_add_partitions_to_txn import _answered
+from headgate.api.k66_list_transactions import _matching
+from headgate.core.topic_pattern import TopicPattern, compile_pattern
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import Millis, TopicId
 from headgate.log.memory_filesystem import Fault
+from headgate.records.transactions import TransactionMetadata, TransactionState
 from headgate.topics.appends import BUDGET
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -311,6 +314,37 @@ def test_transactional_ids_are_listed_by_state_producer_and_pattern() -> None:
         client.node.close()
 
     run_on_disk(scenario)
+
+
+def test_long_transactional_ids_are_matched_in_a_thread_one_by_one() -> None:
+    """A match of 32 KB takes half a second with the worst pattern that is accepted."""
+    pattern = compile_pattern("(.*a.{8}){100}")
+    assert isinstance(pattern, TopicPattern)
+    long, short = "ab" * 500 + "a", [f"a{number}" for number in range(40)]
+    listed = [_listed_id(name) for name in (long, *short, long)]
+    steps = _matching(pattern, listed)
+    pieces = []
+    try:
+        while True:
+            work = next(steps)
+            assert callable(work), "it is passed to a thread"
+            work()
+            pieces.append(work)
+    except StopIteration as stop:
+        assert stop.value == [listed[0], listed[-1]]
+    assert len(pieces) > 2
+
+
+def _listed_id(transactional_id: str) -> TransactionMetadata:
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=1,
+        producer_epoch=0,
+        previous_producer_id=1,
+        timeout_ms=1,
+        state=TransactionState.EMPTY,
+        last_update_timestamp=Millis(1),
+    )
 
 
 @pytest.mark.parametrize(

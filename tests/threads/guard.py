@@ -75,6 +75,8 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "api.k00_produce:_Produce._answer.<locals>.<lambda>",
         "api.k27_write_txn_markers:_Markers.count_down.<locals>.<lambda>",
         "api.k08_offset_commit:_commit_later.<locals>.<lambda>",
+        "api.k66_list_transactions:_keep",
+        "core.topic_pattern:TopicPattern.matches",
         "api.offset_topics:unknown_topic_error",
         "api.k09_offset_fetch:_answer",
         "api.k11_join_group:handle.<locals>.on_result.<locals>.<lambda>",

@@ -6,7 +6,7 @@ its reply is then `PRODUCER_ID_NEEDED`, and the caller submits it again with a n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -151,8 +151,6 @@ class TransactionFilter:
     producer_ids: frozenset[int] = frozenset()
     longer_than_ms: int = -1
     """Only those that started longer ago; -1: all."""
-    matches: Callable[[str], bool] | None = None
-    """Whether a transactional id is wanted; None: all are."""
 
 
 @dataclass(slots=True, frozen=True)

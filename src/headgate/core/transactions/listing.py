@@ -10,7 +10,7 @@ from headgate.core.transactions.commands import ListedTransactions, ListTransact
 from headgate.domain.ids import Millis
 from headgate.records.transactions import TransactionMetadata
 
-LOOKED_AT_ONCE: Final = 500
+LOOKED_AT_ONCE: Final = 250
 
 
 def listed(
@@ -32,6 +32,4 @@ def _is_wanted(one: TransactionMetadata, wanted: TransactionFilter, now: Millis)
         return False
     if wanted.are_states_given and one.state not in wanted.states:
         return False
-    if wanted.longer_than_ms >= 0 and now - one.start_timestamp <= wanted.longer_than_ms:
-        return False
-    return wanted.matches is None or wanted.matches(one.transactional_id)
+    return wanted.longer_than_ms < 0 or now - one.start_timestamp > wanted.longer_than_ms
