@@ -110,7 +110,7 @@ def test_locks_end() -> None:
         assert scene.node.steady_time() > deadline
         assert await ann.acknowledge({0: [(1, 1, [ACCEPT])]}) == {0: ErrorCode.INVALID_RECORD_STATE}
 
-    play(story, group_share_record_lock_duration_ms="3000")
+    play(story, group_share_record_lock_duration_ms="6000")
 
 
 def test_lost_connection_releases_at_once() -> None:

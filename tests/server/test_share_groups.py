@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from tests.server.clients import Client, T
 from tests.server.disk import DATA_DIR, new_disk
+from tests.topics.disk import batch, sync
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import Settings
+from headgate.log.log import Log
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages import alter_share_group_offsets as alter
 from headgate.wire.messages import delete_groups, list_groups
@@ -185,6 +190,32 @@ def test_offsets_of_unknown_things_are_described_as_unknown() -> None:
         assert (await client.offsets("")).error_code == ErrorCode.INVALID_GROUP_ID
 
     run(scenario)
+
+
+def test_description_opens_logs_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash opening reads much; the loop does other work meanwhile."""
+    threads: list[threading.Thread] = []
+    load = Topic.load_log
+
+    def watched(topic: Topic, *given: Any) -> Log:
+        if topic.name == "t":
+            threads.append(threading.current_thread())
+        return load(topic, *given)
+
+    async def before(client: ShareClient, node: BrokerNode) -> None:
+        topic = node.topics.by_id(T)
+        assert topic is not None
+        topic.partition(1).append(batch(b"a", b"b"), node.system_time())
+        sync(topic, 1)
+        await client.altered(p1=1)
+        monkeypatch.setattr(Topic, "load_log", watched)
+
+    async def after(client: ShareClient, node: BrokerNode) -> None:
+        assert starts_of(await client.offsets()) == [(1, 1, 1, NONE)]
+        assert len(threads) == 1
+        assert threads[0] is not threading.main_thread()
+
+    run(before, after)
 
 
 def test_a_deleted_group_leaves_no_state() -> None:

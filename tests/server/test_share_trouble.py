@@ -93,7 +93,7 @@ def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
         assert await answer == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
 
-    play(story, group_share_record_lock_duration_ms="3000")
+    play(story, group_share_record_lock_duration_ms="6000")
 
 
 def test_isolation_level_changes_while_a_fetch_waits() -> None:

@@ -27,9 +27,11 @@ from headgate.core.share.state.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.log.batch import CorruptBatch
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
-from headgate.topics.topic import Topic
+from headgate.topics.opening_aside import opened_aside
+from headgate.topics.partition import Partition
 from headgate.wire.messages import describe_share_group_offsets as wire
 
 _AT_ONCE = 200
@@ -95,13 +97,17 @@ def _topic(
         yield there
         for index, result in zip(some, there.result(), strict=True):
             yield None
-            described.partitions.append(_partition(topic, index, result, uses_stable=uses_stable))
+            partition = topic.find_partition(index)
+            if partition is None:
+                described.partitions.append(_unknown(index))
+                continue
+            yield from opened_aside(partition)
+            described.partitions.append(_partition(partition, result, uses_stable=uses_stable))
     return described
 
 
-def _partition(
-    topic: Topic, index: int, result: SummaryResult | ErrorCode, *, uses_stable: bool
-) -> _Partition:
+def _partition(partition: Partition, result: SummaryResult | ErrorCode, *, uses_stable: bool) -> _Partition:
+    index = partition.index
     if isinstance(result, ErrorCode):
         return _failed(index, result)
     if result.error:
@@ -109,9 +115,8 @@ def _partition(
     lag = _UNKNOWN_LAG
     if result.start_offset != UNKNOWN_START and result.delivery_complete_count != UNKNOWN_COUNT:
         try:
-            partition = topic.partition(index)
             end = partition.last_stable_offset if uses_stable else partition.high_watermark
-        except OSError:
+        except (OSError, CorruptBatch):
             return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
         lag = max(end - result.start_offset - result.delivery_complete_count, 0)
     return _Partition(

@@ -36,7 +36,7 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     if not group_id:
         return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
     starts: dict[tuple[TopicId, int], int] = {}
-    partitions: dict[TopicId, TopicPartitions] = {}
+    found: dict[TopicId, tuple[TopicName, set[int]]] = {}
     for asked in request.topics:
         yield None
         topic = node.topics.by_name(TopicName(asked.topic_name))
@@ -44,9 +44,12 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
             continue
         known = [one for one in asked.partitions if 0 <= one.partition_index < topic.partition_count]
         starts.update({(topic.topic_id, one.partition_index): one.start_offset for one in known})
-        indexes = tuple(sorted(index for topic_id, index in starts if topic_id == topic.topic_id))
-        if indexes:
-            partitions[topic.topic_id] = TopicPartitions(topic.name, indexes)
+        if known:
+            _, indexes = found.setdefault(topic.topic_id, (topic.name, set()))
+            indexes.update(one.partition_index for one in known)
+    partitions = {
+        topic_id: TopicPartitions(name, tuple(sorted(indexes))) for topic_id, (name, indexes) in found.items()
+    }
     begun = yield from ask_group(node, group_id, AlterShareOffsets(group_id, partitions))
     match begun:
         case ShareGroupRefusal(error, message):
@@ -55,10 +58,12 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
             return _Response(error_code=begun)
     assert isinstance(begun, Initialization)
     errors = yield from initialize_states(node, begun, starts)
-    return _response(node, request, errors)
+    return (yield from _response(node, request, errors))
 
 
-def _response(node: Node, request: wire.AlterShareGroupOffsetsRequest, errors: _Errors) -> _Response:
+def _response(
+    node: Node, request: wire.AlterShareGroupOffsetsRequest, errors: _Errors
+) -> RequestSteps[_Response]:
     response = _Response()
     for asked in request.topics:
         topic = node.topics.by_name(TopicName(asked.topic_name))
@@ -66,6 +71,7 @@ def _response(node: Node, request: wire.AlterShareGroupOffsetsRequest, errors: _
         if topic is not None:
             answered.topic_id = topic.topic_id
         for one in asked.partitions:
+            yield None
             place = TopicId(answered.topic_id), one.partition_index
             error, message = errors.get(place, _UNKNOWN)
             answered.partitions.append(
