@@ -160,15 +160,17 @@ def test_a_hanging_transaction_is_found_and_aborted(command: Command, admin: Adm
 
 def test_a_transaction_is_aborted_by_its_producer(command: Command, admin: Admin) -> None:
     """With the three numbers; a wrong epoch is refused."""
+    begin(admin, "zombie-2")
     producer = begin(admin, "zombie-2")
+    assert producer[1] == 1
     write(admin, producer, at(0, "pays"), "zombie-2", 11)
     (known,) = admin.find_hanging_transactions("pays")
     assert (known.partition, known.producer.producer_id) == (at(0, "pays"), producer[0])
     with pytest.raises(PartlyRefused, match="INVALID_PRODUCER_EPOCH"):
-        admin.abort_transaction(at(0, "pays"), producer_id=producer[0], producer_epoch=-1)
+        admin.abort_transaction(at(0, "pays"), producer_id=producer[0], producer_epoch=0)
     abort = ("abort", "--topic", "pays", "--partition", 0, "--producer-id", producer[0])
-    done = command(*abort, "--producer-epoch", 0, "--coordinator-epoch", -1, "--output", "json")
-    told = {"topic": "pays", "partition": 0, "producer_id": producer[0], "producer_epoch": 0}
+    done = command(*abort, "--producer-epoch", 1, "--coordinator-epoch", -1, "--output", "json")
+    told = {"topic": "pays", "partition": 0, "producer_id": producer[0], "producer_epoch": 1}
     assert json.loads(done.stdout) == {"aborted": told}
     assert admin.find_hanging_transactions("pays") == []
 
