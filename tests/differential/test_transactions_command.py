@@ -39,7 +39,7 @@ def story(servers: str, name: str) -> list[Any]:
     assert producer.flush(20) == 0
     listing = ("list", "--transactional-id-pattern", f"{name}.*")
     partition = ("describe-producers", "--topic", name, "--partition")
-    seen = [
+    seen: list[Any] = [
         ask(servers, *listing, "--state", "Ongoing"),
         ask(servers, *listing, "--duration-filter", "3600000"),
         ask(servers, "describe", "--transactional-id", name),
