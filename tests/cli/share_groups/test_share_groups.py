@@ -115,6 +115,7 @@ def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) 
     refused = command(*asked, "--group", "busy", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "NON_EMPTY_GROUP" in refused.stderr
+    assert "headgate share-groups --describe --members" in refused.stderr
     missing = command("--reset-offsets", "--group", empty, "--topic", "orders:7", "--to-latest")
     assert (missing.exit_code, "orders-7" in missing.stderr) == (1, True)
     dated = command(

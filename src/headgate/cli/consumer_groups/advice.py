@@ -18,7 +18,7 @@ from headgate.client.errors import NoNodeReachable, RequestTimedOut, VersionNotS
 from headgate.domain.errors import ErrorCode
 
 _STOP_THEM = (
-    "stop its members first (`headgate consumer-groups --describe --members --group GROUP` lists them); the "
+    "stop its members first (`headgate {command} --describe --members --group GROUP` lists them); the "
     "coordinator removes a failed member after its session timeout"
 )
 _REWIND = (
@@ -46,13 +46,13 @@ _BY_CODE = {
 }
 
 
-def in_words(error: ClientError) -> str:
-    """Return the error and the advice for it, on one line."""
+def in_words(error: ClientError, command: str = "consumer-groups") -> str:
+    """Return the error and the advice for it, on one line; `command` is the one that describes the groups."""
     if isinstance(error, PartlyRefused):
         advice = _advice(next(iter(error.refused.values())))
     else:
         advice = _advice(error)
-    return f"{error}; {advice}" if advice else str(error)
+    return f"{error}; {advice.format(command=command)}" if advice else str(error)
 
 
 def _advice(error: ClientError) -> str | None:

@@ -50,7 +50,7 @@ def run(options: Options) -> int:
         say(str(problem))
         return 2
     except ClientError as error:
-        say(in_words(error))
+        say(_in_words(error))
         return 1
 
 
@@ -163,7 +163,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
                 starts = {one.partition: one.offset for one in planned}
                 admin.alter_share_offsets(group_id, starts)
         except (PartlyRefused, RequestRefused) as error:
-            say(in_words(error))
+            say(_in_words(error))
             is_refused = True
             continue
         rows += [
@@ -257,9 +257,13 @@ def _print_results(
         print_json({name: rows})
     elif rows:
         print_table(rows, columns)
-    for text in dict.fromkeys(in_words(error) for error in errors.values()):
+    for text in dict.fromkeys(_in_words(error) for error in errors.values()):
         say(text)
     return 1 if errors else 0
+
+
+def _in_words(error: ClientError) -> str:
+    return in_words(error, "share-groups")
 
 
 # --- groups ---
