@@ -64,10 +64,28 @@ def test_many_locks_end_in_parts() -> None:
     group.fetch(BOB, batch_size=1)
     first = group.partition.release(BOB)
     assert first.change is not None
-    assert first.next_offset is not None
+    assert first.rest is not None
     assert group.partition.expire(Millis(30_000)) is not None
     taken_back = sum(1 for one in group.partition.deliveries(0, 2_999) if one.member_id is None)
     assert 2 * MOST_AT_ONCE <= taken_back <= 2 * (MOST_AT_ONCE + MOST)
     group.expire(30_000)
     assert group.partition.next_deadline() is None
     assert group.partition.next_offset() == 0
+
+
+def test_member_that_returns_while_it_is_released_keeps_what_it_acquires() -> None:
+    """Only what its former session had is taken back, and all of that."""
+    group = Delivering(log=batches_of(0, *[1] * 1_500))
+    group.partition.limits = _wide()
+    group.fetch(ALICE, batch_size=1)
+    first = group.partition.release(ALICE)
+    assert first.rest is not None
+    (again,) = group.fetch(ALICE, most=1)
+    group.log += batches_of(1_500, 1)
+    group.leave_more(first)
+    (new,) = (one for one in group.partition.deliveries(0, 1_500) if one.member_id is not None)
+    assert (new.first_offset, new.member_id) == (again.first_offset, ALICE)
+    answer = [AcknowledgementBatch(new.first_offset, new.last_offset, [AcknowledgeType.ACCEPT])]
+    group.settle(group.partition.acknowledge(ALICE, answer, Millis(0)))
+    group.leave(ALICE)
+    assert all(one.member_id is None for one in group.partition.deliveries(0, 1_500))

@@ -27,7 +27,7 @@ from headgate.core.share.partition.model import (
     Acquisition,
     StateChange,
 )
-from headgate.core.share.partition.share_partition import SharePartition
+from headgate.core.share.partition.share_partition import Released, Rest, SharePartition
 from headgate.core.share.sessions import PartitionKey
 from headgate.core.share.state.commands import (
     UNKNOWN_START,
@@ -345,15 +345,18 @@ class SharedPartition:
 
     def release(self, member_id: MemberId) -> None:
         """Take back everything that a member has acquired, some in each iteration of the loop."""
-        self._release_from(member_id, 0)
+        if self._machine is not None and not self.error:
+            self._released(self._machine, self._machine.release(member_id))
 
-    def _release_from(self, member_id: MemberId, offset: int) -> None:
-        if self._machine is None or self.error:
-            return
-        change, next_offset = self._machine.release(member_id, offset)
+    def _released(self, machine: SharePartition, released: Released) -> None:
+        change, rest = released
         self._persist_and_wake(change)
-        if next_offset is not None:
-            self._node.soon(lambda: self._release_from(member_id, next_offset))
+        if rest is not None:
+            self._node.soon(lambda: self._release_more(machine, rest))
+
+    def _release_more(self, machine: SharePartition, rest: Rest) -> None:
+        if not self.error:
+            self._released(machine, machine.release_more(rest))
 
     def _persist_and_wake(self, change: StateChange | None) -> None:
         if change is not None:

@@ -65,12 +65,20 @@ MOST_CHUNKS: Final = 100
 """Chunks of ranges that they look at in one call."""
 
 
+class Rest(NamedTuple):
+    """What is left of the release of a member's records."""
+
+    owner: int
+    """The member's number. If it acquires records meanwhile, it has another one."""
+    offset: int
+
+
 class Released(NamedTuple):
     """A part of the release of a member's records."""
 
     change: StateChange | None
-    next_offset: int | None
-    """Where the next call must continue; None after the last one."""
+    rest: Rest | None
+    """What to pass to `release_more`; None after the last part."""
 
 
 class SharePartition:
@@ -270,17 +278,20 @@ class SharePartition:
             index = ranges.first_expired(now, index)
         return self._final(taken_back)
 
-    def release(self, member_id: MemberId, from_offset: int = 0) -> Released:
-        """Take back some of the records of a member that left, from an offset on; the count stays (F12)."""
-        owner = self._numbers.get(member_id)
-        if owner is None:
-            return Released(None, None)
+    def release(self, member_id: MemberId) -> Released:
+        """Take back some of the records of a member that left; the count stays (F12)."""
+        owner = self._numbers.pop(member_id, None)
+        return Released(None, None) if owner is None else self.release_more(Rest(owner, 0))
+
+    def release_more(self, rest: Rest) -> Released:
+        """Take back some more."""
+        owner = rest.owner
 
         def lost(piece: Piece) -> bool:
             return piece.delivery.state == ACQUIRED and piece.delivery.owner == owner
 
         taken_back: list[Piece] = []
-        next_offset = self._ranges.next_from(from_offset)
+        next_offset = self._ranges.next_from(rest.offset)
         for _ in range(MOST_CHUNKS):
             if len(taken_back) >= MOST_AT_ONCE or next_offset is None:
                 break
@@ -290,8 +301,8 @@ class SharePartition:
                 taken_back += self._take_back(index, lost)
             next_offset = self._ranges.next_from(chunk_last + 1)
         if next_offset is None:
-            del self._numbers[member_id], self._members[owner]
-        return Released(self._final(taken_back), next_offset)
+            del self._members[owner]
+        return Released(self._final(taken_back), None if next_offset is None else Rest(owner, next_offset))
 
     def _take_back(self, index: int, lost: Callable[[Piece], bool]) -> list[Piece]:
         """Make the ranges of a chunk for which `lost` is true available, or archive them; return those."""
