@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.server.clients import Client
@@ -20,6 +21,7 @@ from tests.server.transactions import (
 
 from headgate.api.k24_add_partitions_to_txn import _answered
 from headgate.api.k66_list_transactions import _matching
+from headgate.api.transaction_markers import write_marker
 from headgate.core.topic_pattern import TopicPattern, compile_pattern
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicId
@@ -247,6 +249,69 @@ def test_a_marker_that_cannot_be_written_is_tried_again(kind: str) -> None:
         await until_state(client, "CompleteCommit")
         for partition in (0, 1):
             assert await committed_values(client, partition) == [b"a"]
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_a_failing_partition_holds_up_only_its_own_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if there are as many of them as the writer of markers takes in hand at a time."""
+    monkeypatch.setattr("headgate.server.transactions.MOST_IN_HAND", 1)
+    is_failing = [True]
+    real = write_marker
+
+    def failing(node: Any, topic: str, index: int, end: Any, version: int, on_written: Any) -> Any:
+        if index == 0 and is_failing:
+            on_written(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            yield from real(node, topic, index, end, version, on_written)
+
+    monkeypatch.setattr("headgate.server.transactions.write_marker", failing)
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        stuck, other = (TransactionalProducer(client, 2, name) for name in ("stuck", "other"))
+        for partition, producer in enumerate((stuck, other)):
+            await producer.begin()
+            assert await producer.send(b"a", partition=partition) is NONE
+            assert await producer.end(is_committed=True) is NONE
+        await until_state(client, "CompleteCommit", "other")
+        assert (await state(client, "stuck")).transaction_state == "PrepareCommit"
+        is_failing.clear()
+        await until_state(client, "CompleteCommit", "stuck")
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+def test_what_remains_of_a_failed_attempt_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The marker that the first attempt wrote becomes durable after its failure: nothing else goes wrong."""
+    failures = [RuntimeError("an attempt fails after its first marker")]
+    real = write_marker
+
+    def failing(node: Any, topic: str, index: int, *rest: Any) -> Any:
+        if index and failures:
+            raise failures.pop()
+        yield from real(node, topic, index, *rest)
+
+    told: list[str] = []
+    monkeypatch.setattr("headgate.server.transactions.write_marker", failing)
+    monkeypatch.setattr("headgate.server.transactions.unexpected", lambda where, what, why: told.append(what))
+    monkeypatch.setattr("headgate.runtime.group_commit.unexpected", lambda *what: told.append("sync"))
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client)
+        await producer.begin()
+        for value in (b"a", b"b"):
+            await producer.add(0, 1)
+            for partition in (0, 1):
+                assert await producer.send(value, partition=partition) is NONE
+            assert await producer.end(is_committed=True) is NONE
+            await until_state(client, "CompleteCommit")
+        assert told == ["markers cannot be written"]
+        for partition in (0, 1):
+            assert await committed_values(client, partition) == [b"a", b"b"]
         client.node.close()
 
     run_on_disk(scenario)

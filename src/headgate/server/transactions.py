@@ -12,7 +12,8 @@ completes the transaction. Rules:
    second marker of the last one would end it.
 3. After a crash the shards tell of their prepared transactions again. All of them are carried through before
    the listener opens; one whose partition fails does not hold up the start.
-4. Markers are written in slices of the loop's time, and logs are opened in threads (`request_work`).
+4. A transaction that waits for its next attempt does not keep others from being taken in hand.
+5. Markers are written in slices of the loop's time, and logs are opened in threads (`request_work`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ ASK_AGAIN_MS: Final = 100
 FIRST_RETRY_MS: Final = 100
 LONGEST_RETRY_MS: Final = 10_000
 MOST_IN_HAND: Final = 1_000
-"""Transactions in hand, of all shards, above which no shard is asked for more."""
+"""Transactions in hand, of all shards, above which no shard is asked for more; those that wait for their next
+attempt do not count.
+"""
 
 _NO_MARKER_NEEDED: Final = frozenset(
     {
@@ -69,6 +72,8 @@ class MarkerWriter:
         self._coordinator = coordinator
         self._work = request_work
         self._in_hand: dict[str, _Transaction] = {}
+        self._pausing = 0
+        """Number of them that wait for their next attempt."""
         self._unasked: deque[int] = deque()
         """Shards that are asked when there is room."""
         self._unsettled: set[str] = set()
@@ -105,12 +110,20 @@ class MarkerWriter:
         """Wait for the next prepared transactions of a shard."""
         if self._is_closed:
             return
-        if len(self._in_hand) >= MOST_IN_HAND:
+        if not self._has_room:
             self._unasked.append(shard)
             return
         before, NOW.asker = NOW.asker, None
         self._coordinator.submit_to(shard, AwaitPrepared(), partial(self._told, shard))
         NOW.asker = before
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._in_hand) - self._pausing < MOST_IN_HAND
+
+    def _ask_unasked(self) -> None:
+        while self._unasked and self._has_room:
+            self._ask(self._unasked.popleft())
 
     def _told(self, shard: int, told: PreparedTransactions | ErrorCode) -> None:
         if isinstance(told, ErrorCode):
@@ -139,8 +152,10 @@ class MarkerWriter:
         """Write the missing markers of a transaction."""
         if self._is_closed:
             return
-        steps = transaction.write(self._node, self._coordinator_epoch)
-        self._work.run(steps, transaction, transaction.one_less, transaction.failed)
+        attempt = transaction.begin_attempt()
+        steps = transaction.write(self._node, self._coordinator_epoch, attempt)
+        ended = partial(transaction.one_less, attempt)
+        self._work.run(steps, transaction, ended, partial(transaction.failed, attempt))
 
     @property
     def _coordinator_epoch(self) -> int:
@@ -149,7 +164,21 @@ class MarkerWriter:
     def try_again(self, transaction: _Transaction, action: Callable[[], None]) -> None:
         """Do this after a pause, which is longer each time."""
         self._settle(transaction.prepared.transactional_id)
-        self._later(transaction.next_pause_ms(), action)
+        if transaction.is_pausing or self._is_closed:
+            return
+        transaction.is_pausing = True
+        self._pausing += 1
+        self._ask_unasked()
+        self._later(transaction.next_pause_ms(), partial(self._go_on, transaction, action))
+
+    def _go_on(self, transaction: _Transaction, action: Callable[[], None]) -> None:
+        transaction.is_pausing = False
+        self._pausing -= 1
+        if self._is_in_hand(transaction):
+            action()
+
+    def _is_in_hand(self, transaction: _Transaction) -> bool:
+        return self._in_hand.get(transaction.prepared.transactional_id) is transaction
 
     def complete(self, transaction: _Transaction) -> None:
         """Tell the shard that all markers are durable."""
@@ -163,6 +192,8 @@ class MarkerWriter:
 
     def _completed(self, transaction: _Transaction, error: ErrorCode) -> None:
         """Go on to the next transaction of the id; INVALID_TXN_STATE tells that this one was complete."""
+        if not self._is_in_hand(transaction):
+            return
         if error not in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
             self.try_again(transaction, partial(self.complete, transaction))
             return
@@ -170,8 +201,7 @@ class MarkerWriter:
         self._settle(transaction.prepared.transactional_id)
         if transaction.next is not None:
             self._begin(transaction.next)
-        while self._unasked and len(self._in_hand) < MOST_IN_HAND:
-            self._ask(self._unasked.popleft())
+        self._ask_unasked()
 
     def _settle(self, transactional_id: str) -> None:
         self._unsettled.discard(transactional_id)
@@ -189,7 +219,7 @@ class _Transaction:
     It is the `Step` and the `Asker` of its own work: if a callback fails, it is tried again.
     """
 
-    __slots__ = ("_left", "_pause_ms", "_pending", "_writer", "next", "prepared")
+    __slots__ = ("_attempt", "_left", "_pause_ms", "_pending", "_writer", "is_pausing", "next", "prepared")
 
     step_name = "markers"
     step_client: str | None = None
@@ -200,6 +230,10 @@ class _Transaction:
         self.prepared = prepared
         self.next: PreparedTransaction | None = None
         """The next transaction of the same id, which was prepared before this one was told to be complete."""
+        self.is_pausing = False
+        """Whether it waits for its next attempt."""
+        self._attempt = 0
+        """Number of the attempt; what remains of an earlier one that failed has no effect."""
         self._left: dict[tuple[str, int], None] | None = None
         """Partitions whose marker is not durable; None before the first attempt."""
         self._pending = 0
@@ -212,19 +246,29 @@ class _Transaction:
         self._pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS)
         return pause_ms
 
-    def write(self, node: Node, coordinator_epoch: int) -> RequestSteps[None]:
-        """Write the markers that are missing."""
+    def begin_attempt(self) -> int:
+        """Begin to count the events of a new attempt; return its number."""
+        self._attempt += 1
         self._pending = 1
+        return self._attempt
+
+    def write(self, node: Node, coordinator_epoch: int, attempt: int) -> RequestSteps[None]:
+        """Write the markers that are missing."""
         end = self.prepared.end._replace(coordinator_epoch=coordinator_epoch)
         if self._left is None:
-            self._left = {}
-            for topic, index in self._partitions():
-                self._left[topic, index] = None
+            left: dict[tuple[str, int], None] = {}
+            for place in self._partitions():
+                left[place] = None
                 yield None
+            if attempt != self._attempt:
+                return
+            self._left = left
         for topic, index in list(self._left):
             yield None
+            if attempt != self._attempt:
+                return
             self._pending += 1
-            on_written = partial(self._written, (topic, index))
+            on_written = partial(self._written, attempt, (topic, index))
             yield from write_marker(node, topic, index, end, self.prepared.transaction_version, on_written)
 
     def _partitions(self) -> Iterator[tuple[str, int]]:
@@ -232,13 +276,14 @@ class _Transaction:
             for index in sorted(indexes):
                 yield topic, index
 
-    def _written(self, partition: tuple[str, int], error: ErrorCode) -> None:
-        assert self._left is not None
+    def _written(self, attempt: int, partition: tuple[str, int], error: ErrorCode) -> None:
+        if attempt != self._attempt or self._left is None:
+            return
         if error in _NO_MARKER_NEEDED:
             self._left.pop(partition, None)
         if error != ErrorCode.NONE:
             self._report(partition, error)
-        self.one_less()
+        self.one_less(attempt)
 
     def _report(self, partition: tuple[str, int], error: ErrorCode) -> None:
         logger.warning(
@@ -251,8 +296,10 @@ class _Transaction:
             },
         )
 
-    def one_less(self, nothing: None = None) -> None:
-        """Count down the events of this attempt; complete the transaction after the last, or try again."""
+    def one_less(self, attempt: int, nothing: None = None) -> None:
+        """Count down the events of an attempt; complete the transaction after the last, or try again."""
+        if attempt != self._attempt:
+            return
         self._pending -= 1
         if self._pending:
             return
@@ -261,9 +308,12 @@ class _Transaction:
         else:
             self._writer.complete(self)
 
-    def failed(self, failure: Exception) -> None:
-        """Try again after an attempt that raised."""
+    def failed(self, attempt: int, failure: Exception) -> None:
+        """Try again after an attempt that raised: all markers, which may be repeated."""
         unexpected(Where.LOOP, "markers cannot be written", failure)
+        if attempt != self._attempt:
+            return
+        self._attempt += 1
         self._left = None
         self._writer.try_again(self, partial(self._writer.write, self))
 
