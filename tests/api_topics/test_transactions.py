@@ -123,6 +123,9 @@ def test_a_fetch_between_the_offsets_is_empty(node: OneNode, topic: Topic) -> No
     writer.write(b"b")
     partition = fetched(fetch(node, 1, max_wait_ms=0))
     assert (partition.error_code, partition.records) == (ErrorCode.NONE, b"")
+    assert partition.aborted_transactions == []
+    beyond = fetched(fetch(node, 3, max_wait_ms=0))
+    assert (beyond.error_code, beyond.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_offsets_by_isolation_level(node: OneNode, topic: Topic) -> None:
@@ -158,6 +161,7 @@ def test_producers_are_described(node: OneNode, topic: Topic) -> None:
         topics = [
             TopicRequest(name="letters", partition_indexes=[0, 1]),
             TopicRequest(name="nothing", partition_indexes=[0]),
+            TopicRequest(name="no/name", partition_indexes=[0]),
         ]
         answer = node.ask(k61_describe_producers.API, DescribeProducersRequest(topics=topics), 0)
         known, no_partition = answer.topics[0].partitions
@@ -177,6 +181,7 @@ def test_producers_are_described(node: OneNode, topic: Topic) -> None:
         )
         assert {one.last_timestamp for one in known.active_producers} == {NOW}
         (no_topic,) = answer.topics[1].partitions
+        assert answer.topics[2].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (no_partition.error_code, no_partition.error_message) == (unknown, None)
         assert (no_topic.error_code, no_topic.error_message is not None) == (unknown, True)

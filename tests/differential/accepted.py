@@ -76,6 +76,16 @@ def _answers_no_partition(answer: Any) -> bool:
     return not any(topic["results_by_partition"] for topic in transaction["topic_results"])
 
 
+def _tells_aborted_transactions_of_its_batches(answer: Any) -> bool:
+    """Whether each one that is told begins in what is returned."""
+    (topic,) = answer["responses"]
+    (partition,) = topic["partitions"]
+    if isinstance(partition["records"], bytes):
+        return not partition["aborted_transactions"]
+    last = max(batch["base_offset"] for batch in partition["records"])
+    return all(one["first_offset"] <= last for one in partition["aborted_transactions"])
+
+
 def _leads_at_once(answer: Any) -> bool:
     return bool(answer["skip_assignment"] and answer["leader"] == answer["member_id"])
 
@@ -324,14 +334,20 @@ ACCEPTED: tuple[Accepted, ...] = (
             ("assignment", None, ANY),
         )
     ),
-    Accepted(
-        scenario="records-sequences-of-a-producer",
-        step="main: produce *",
-        path="responses/*/log_append_time",
-        kafka=NOW_MS,
-        headgate=None,
-        reason="A batch that was there before is told with its producers' time, as it was the first time; in "
-        "Kafka as though the topic had the broker's.",
+    *(
+        Accepted(
+            scenario=scenario,
+            step="main: produce *",
+            path="responses/*/log_append_time",
+            kafka=time_ms,
+            headgate=None,
+            reason="A batch that was there before is told with its producers' time, as it was the first "
+            "time; in Kafka as though the topic had the broker's.",
+        )
+        for scenario, time_ms in (
+            ("records-sequences-of-a-producer", NOW_MS),
+            ("transactions-*", NOW_MS - 60_000),
+        )
     ),
     *(
         Accepted(
@@ -400,5 +416,64 @@ ACCEPTED: tuple[Accepted, ...] = (
         reason="A topic that is named without partitions is answered without; Kafka leaves it out of what is "
         "only verified.",
         where=_answers_no_partition,
+    ),
+    *(
+        Accepted(
+            scenario="transactions-markers-markers-of-many-kinds",
+            step=f"main: write_txn_markers v* ({note})",
+            path="markers/<producer 1>",
+            kafka=ABSENT,
+            headgate=ANY,
+            reason="A marker for no partition is answered without any; Kafka leaves it out.",
+        )
+        for note in ("no partitions", "an empty topic")
+    ),
+    Accepted(
+        scenario="transactions-markers-markers-of-many-kinds",
+        step="main: write_txn_markers v* (an internal topic)",
+        path="markers/*/topics/__transaction_state/partitions/0/error_code",
+        kafka="none",
+        headgate="unknown_topic_or_partition",
+        reason="Nobody has transactions in the log of the transaction coordinator.",
+    ),
+    *(
+        Accepted(
+            scenario="transactions-markers-markers-*",
+            step=f"main: write_txn_markers v* ({note})",
+            path="markers/*/error_code",
+            kafka="unknown_server_error",
+            headgate=error,
+            reason="A marker of no producer, or of no epoch: Kafka stumbles over it.",
+        )
+        for note, error in (
+            ("of no epoch", "invalid_producer_epoch"),
+            ("version 0, epoch -1", "invalid_producer_epoch"),
+            ("of no producer", "invalid_producer_id_mapping"),
+        )
+    ),
+    Accepted(
+        scenario="transactions-records-*",
+        step="main: fetch *",
+        path="responses/*/aborted_transactions/*",
+        kafka=ANY,
+        headgate=ABSENT,
+        reason="The aborted transactions among the batches that are returned; Kafka tells also those behind "
+        "them, up to the end of an index entry or of the log.",
+        where=_tells_aborted_transactions_of_its_batches,
+    ),
+    *(
+        Accepted(
+            scenario="transactions-records-a-transaction-that-begins-with-a-repeated-batch",
+            step="main: produce v11 (the next)",
+            path=f"responses/*/partition_responses/0/{field}",
+            kafka=kafka,
+            headgate=headgate,
+            reason="The batch after a repeated one is in order. Kafka takes the repeated one for the first "
+            "of a transaction that has none yet, and its sequence for the greatest to begin with.",
+        )
+        for field, kafka, headgate in (
+            ("error_code", "out_of_order_sequence_number", "none"),
+            ("base_offset", -1, 2),
+        )
     ),
 )

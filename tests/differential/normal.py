@@ -61,6 +61,8 @@ class Names:
             # The answer's own member before those it tells of.
             fields = sorted(value, key=lambda name: name not in MEMBER_FIELDS)
             normal = {name: self.normal(value[name], name) for name in fields}
+            if value.get("error_code", "none") != "none" and "producer_id" in value:
+                normal["producer_id"] = value["producer_id"]  # whatever stands there when there is none
             return {name: normal[name] for name in value}
         if isinstance(value, list):
             return sorted((self.normal(each, field) for each in value), key=repr)
@@ -132,6 +134,7 @@ KEYS = (
     "resource_name",
     "key",
     "transactional_id",
+    "first_offset",
     "producer_id",
 )
 """What tells the entries of an array apart, the first that an entry has."""

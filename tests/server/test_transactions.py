@@ -18,6 +18,7 @@ from tests.server.transactions import (
     state,
     until_state,
 )
+from tests.topics.transactions import transactional
 
 from headgate.api.k24_add_partitions_to_txn import _answered
 from headgate.api.k66_list_transactions import _matching
@@ -32,6 +33,7 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.wire.messages.api_versions import ApiVersionsRequest
 from headgate.wire.messages.list_transactions import ListTransactionsRequest
+from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -79,6 +81,9 @@ def test_a_partition_that_was_not_added_is_not_written() -> None:
         await producer.add(0)
         assert await producer.send(b"a", partition=1, version=11) is ErrorCode.TRANSACTION_ABORTABLE
         assert await producer.send(b"a", partition=1, version=10) is ErrorCode.INVALID_TXN_STATE
+        producer.transactional_id = ""
+        for version in (10, 12):
+            assert await producer.send(b"a", partition=1, version=version) is ErrorCode.INVALID_REQUEST
         topic = client.node.topics.by_name("t")
         assert topic is not None and topic.partition(1).log_end_offset == 0
         client.node.close()
@@ -110,6 +115,33 @@ def test_a_batch_that_comes_after_the_abort_opens_no_transaction() -> None:
         topic = node.topics.by_name("t")
         assert topic is not None and not topic.partition(0).open_transactions
         node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_request_has_one_producer(version: int) -> None:
+    """Batches of two epochs are refused together, also in a partition where the transaction is open."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, version=2)
+        await producer.begin()
+        assert await producer.send(b"a") is NONE
+        data = [
+            PartitionProduceData(
+                index=index,
+                records=transactional(producer.producer_id, b"b", epoch=index, sequence=1 - index),
+            )
+            for index in (0, 1)
+        ]
+        topic_data = [TopicProduceData(name="t", partition_data=data)]
+        request = ProduceRequest(acks=-1, transactional_id="x", topic_data=topic_data)
+        (topic,) = (await client.ask(request, version)).responses
+        for answer in topic.partition_responses:
+            assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            assert answer.error_message
+        client.node.close()
 
     run_on_disk(scenario)
 
@@ -337,6 +369,27 @@ def test_an_administrator_ends_a_transaction_in_a_partition() -> None:
         assert topic is not None
         assert topic.partition(0).open_transaction_of(producer.producer_id) is None
         assert (await state(client)).transaction_state == "Ongoing"
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.parametrize("topic", ["t", "__consumer_offsets"])
+def test_a_marker_of_no_producer_is_not_written(topic: str) -> None:
+    """Neither without a producer id nor without an epoch."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        topics = [WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
+        markers = [
+            WritableTxnMarker(producer_id=producer_id, producer_epoch=epoch, topics=topics)
+            for producer_id, epoch in ((-1, 0), (7, -1))
+        ]
+        answer = await client.ask(WriteTxnMarkersRequest(markers=markers), 1)
+        assert [one.topics[0].partitions[0].error_code for one in answer.markers] == [
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+        ]
         client.node.close()
 
     run_on_disk(scenario)

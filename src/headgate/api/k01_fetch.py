@@ -379,7 +379,7 @@ class _Fetch:
     def _partition_data(self, one: _Found) -> PartitionData:
         result = one.result
         aborted: list[AbortedTransaction] | None = None
-        if self._is_committed or one.partition is None:
+        if one.partition is None or (self._is_committed and result.error == ErrorCode.NONE):
             aborted = [AbortedTransaction(producer_id=id_, first_offset=at) for id_, at in result.aborted]
         data = PartitionData(
             partition_index=one.wanted.key.partition,

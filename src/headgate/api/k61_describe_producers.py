@@ -13,6 +13,7 @@ from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.log.header import CorruptBatch
 from headgate.security.resources import Operation
+from headgate.topics.names import why_invalid
 from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -50,7 +51,10 @@ def _describe(node: Node, topic_name: str, index: int) -> RequestSteps[Partition
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_possible = why_invalid(topic_name) is None
+        answer.error_code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_possible else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
         answer.error_message = _UNKNOWN_TOPIC if topic is None else None
         return answer
     yield from opened_aside(partition)

@@ -39,6 +39,8 @@ _RETRIED_AS_NOT_ENOUGH_REPLICAS: Final = frozenset(
     }
 )
 
+_SEVERAL_PRODUCERS: Final = "Transactional records contained more than one producer ID"
+
 Find = Callable[[TopicProduceData, int], Partition | None]
 
 
@@ -51,6 +53,8 @@ class Verified(NamedTuple):
     """The ends of the logs before the coordinator was asked. A batch may be appended much later, if another
     thread checks it: a marker that was written meanwhile has ended its transaction.
     """
+    message: str | None = None
+    """Explains the errors, if they need it."""
 
 
 NOT_VERIFIED: Final = Verified(Verification.NONE, {})
@@ -83,13 +87,15 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
             if partition is not None and not (yield from _is_open(partition, producer, ends)):
                 unconfirmed.setdefault(TopicName(partition.topic.name), set()).add(data.index)
     partitions = {topic: frozenset(indexes) for topic, indexes in unconfirmed.items()}
-    if len({one.producer_id for one in producers}) > 1:
-        return Verified(verification, _of_all(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    if len(producers) > 1:
+        errors = dict.fromkeys(ends, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return Verified(verification, errors, ends, _SEVERAL_PRODUCERS)
     check = _check(node, version)
     if not partitions or check is None:
         return Verified(verification, {}, ends)
     assert request.transactional_id is not None
-    errors = yield from check_partitions(node, request.transactional_id, max(producers), partitions, check)
+    (producer,) = producers
+    errors = yield from check_partitions(node, request.transactional_id, producer, partitions, check)
     return Verified(verification, errors, ends)
 
 
@@ -115,11 +121,7 @@ def _check(node: Node, version: int) -> Check | None:
     return Check.VERIFY_ABORTABLE if version >= _KNOWS_ABORTABLE_SINCE else Check.VERIFY
 
 
-def _of_all(partitions: dict[TopicName, frozenset[int]], error: ErrorCode) -> PartitionErrors:
-    return {(topic, index): error for topic, indexes in partitions.items() for index in indexes}
-
-
-def refusal_of(error: ErrorCode, version: int) -> AppendResult:
+def refusal_of(error: ErrorCode, version: int, message: str | None = None) -> AppendResult:
     """Return the refusal of a batch in a partition that the coordinator did not confirm.
 
     A retriable error that clients do not retry everywhere is NOT_ENOUGH_REPLICAS, as in Kafka.
@@ -133,4 +135,4 @@ def refusal_of(error: ErrorCode, version: int) -> AppendResult:
             f"Underlying error: {error.name}"
         )
         return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=message)
-    return AppendResult(error)
+    return AppendResult(error, message=message)

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final
 
 from headgate.api.contract import Node, RequestSteps
+from headgate.api.transaction_messages import is_bad_id
 from headgate.core.contract import Producer
 from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
 from headgate.domain.errors import ErrorCode
@@ -43,6 +44,8 @@ def check_partitions(
     """Verify the partitions, or add them to the transaction; return the errors, in steps."""
     if not any(partitions.values()):
         return {}
+    if is_bad_id(transactional_id):
+        return _of_all(partitions, ErrorCode.INVALID_REQUEST)
     if check is Check.ADD:
         error = yield from _added(node, transactional_id, producer, partitions)
         return _of_all(partitions, error)

@@ -23,9 +23,16 @@ def write_marker(
 ) -> RequestSteps[None]:
     """Write the marker, and call `on_written` when it is durable, or with the error.
 
+    INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: it is of no producer, or of no epoch.
     UNKNOWN_TOPIC_OR_PARTITION: there is no such partition, or its topic was deleted. `transaction_version`:
     from 2 on the marker's epoch must be greater than that of the transaction.
     """
+    if end.producer.producer_id < 0:
+        on_written(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return
+    if end.producer.epoch < 0:
+        on_written(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return
     if topic == GROUP_OFFSETS_TOPIC:
         _write_to_group_shard(node, index, end, on_written)
         return

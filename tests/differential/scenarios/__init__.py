@@ -26,6 +26,8 @@ from tests.differential.scenarios import (
     topic_ids,
     topics,
     transactions,
+    transactions_markers,
+    transactions_records,
 )
 from tests.differential.script import Scenario, Script
 
@@ -54,6 +56,8 @@ MODULES = (
     records,
     share_groups,
     transactions,
+    transactions_markers,
+    transactions_records,
     configs,
     topic_ids,
     brokers,

@@ -16,7 +16,6 @@ from tests.differential.transaction_requests import (
     end,
     ended,
     init,
-    list_transactions,
     new,
 )
 
@@ -308,52 +307,3 @@ def aborted_after_its_time(ask: Script) -> None:
     ask(add(first, {topic.name: [0]}))
     ask(init(first), note="repeated")
     ask(init(second))
-
-
-def described(ask: Script) -> None:
-    """Known, unknown, without a name, twice, none."""
-    topic = ask.topic(partitions=2)
-    one, two = new(ask, "one"), new(ask, "two")
-    ask(add(two, {topic.name: [1, 0]}))
-    ask(describe(one, two, Producer(f"{ask.name}-unknown"), Producer("")))
-    ask(describe(one, one))
-    ask(describe())
-
-
-def listed(ask: Script) -> None:
-    """By states, ids, patterns, and how long they are open."""
-    topic = ask.topic()
-    names = [f"{ask.name}-{suffix}" for suffix in ("empty", "open", "done", "undone")]
-    empty, is_open, done, undone = [new(ask, name.rpartition("-")[2]) for name in names]
-    for each in (is_open, done, undone):
-        ask(add(each, {topic.name: [0]}))
-    ended(ask, done, commit=True)
-    ended(ask, undone, commit=False)
-
-    def lists(version: int, **filters: object) -> None:
-        request = list_transactions(version, **filters)  # type: ignore[arg-type]
-        answer = ask.only(request, "transaction_states", "transactional_id", names)
-        assert answer["error_code"] in ("none", "invalid_regular_expression"), answer
-
-    for version in (0, 1, 2):
-        lists(version)
-        for states in (
-            ["Empty"],
-            ["Ongoing", "CompleteCommit"],
-            ["CompleteAbort", "PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence"],
-            ["ongoing"],
-            ["ONGOING", "Ongoing"],
-            ["", "Nothing"],
-            ["Ongoing", "Ongoing"],
-        ):
-            lists(version, states=states)
-        lists(version, ids=[is_open.id, empty.id])
-        lists(version, ids=[NOBODY])
-        lists(version, ids=[-1])
-        lists(version, ids=[is_open.id], states=["Empty"])
-    for longer_than_ms in (-1, 0, 1, 1_000_000, -2, 2**62):
-        lists(1, longer_than_ms=longer_than_ms)
-    for pattern in ("", ".*", f"{ask.name}-.*", ask.name, f".*{ask.name}-(open|done)", "(", "[", "a**", "\\"):
-        lists(2, pattern=pattern)
-    lists(2, pattern=".*-done", states=["Ongoing"])
-    lists(2, pattern="(", states=["Nonsense"])
