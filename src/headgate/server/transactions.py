@@ -219,7 +219,17 @@ class _Transaction:
     It is the `Step` and the `Asker` of its own work: if a callback fails, it is tried again.
     """
 
-    __slots__ = ("_attempt", "_left", "_pause_ms", "_pending", "_writer", "is_pausing", "next", "prepared")
+    __slots__ = (
+        "_attempt",
+        "_left",
+        "_pause_ms",
+        "_pending",
+        "_refused",
+        "_writer",
+        "is_pausing",
+        "next",
+        "prepared",
+    )
 
     step_name = "markers"
     step_client: str | None = None
@@ -238,6 +248,8 @@ class _Transaction:
         """Partitions whose marker is not durable; None before the first attempt."""
         self._pending = 0
         """Number of events that this attempt waits for."""
+        self._refused: dict[ErrorCode, list[tuple[str, int]]] = {}
+        """Partitions of this attempt without a marker, by error."""
         self._pause_ms = FIRST_RETRY_MS
 
     def next_pause_ms(self) -> int:
@@ -250,6 +262,7 @@ class _Transaction:
         """Begin to count the events of a new attempt; return its number."""
         self._attempt += 1
         self._pending = 1
+        self._refused = {}
         return self._attempt
 
     def write(self, node: Node, coordinator_epoch: int, attempt: int) -> RequestSteps[None]:
@@ -282,19 +295,24 @@ class _Transaction:
         if error in _NO_MARKER_NEEDED:
             self._left.pop(partition, None)
         if error != ErrorCode.NONE:
-            self._report(partition, error)
+            self._refused.setdefault(error, []).append(partition)
         self.one_less(attempt)
 
-    def _report(self, partition: tuple[str, int], error: ErrorCode) -> None:
-        logger.warning(
-            "a transaction marker was not written",
-            extra={
-                "transactional_id": self.prepared.transactional_id,
-                "partition": f"{partition[0]}-{partition[1]}",
-                "error": error.name,
-                "then": "it is not needed" if error in _NO_MARKER_NEEDED else "it is tried again",
-            },
-        )
+    def _report(self) -> None:
+        """Log one line for each error of the attempt, however many partitions have it."""
+        refused, self._refused = self._refused, {}
+        for error, partitions in refused.items():
+            topic, index = partitions[0]
+            logger.warning(
+                "transaction markers were not written",
+                extra={
+                    "transactional_id": self.prepared.transactional_id,
+                    "partitions": len(partitions),
+                    "first": f"{topic}-{index}",
+                    "error": error.name,
+                    "then": "not needed" if error in _NO_MARKER_NEEDED else "tried again",
+                },
+            )
 
     def one_less(self, attempt: int, nothing: None = None) -> None:
         """Count down the events of an attempt; complete the transaction after the last, or try again."""
@@ -303,6 +321,7 @@ class _Transaction:
         self._pending -= 1
         if self._pending:
             return
+        self._report()
         if self._left:
             self._writer.try_again(self, partial(self._writer.write, self))
         else:
