@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from demo import children, report
 from demo.broker import DemoBroker
+from demo.exactly import join_exactly_once, judge_both_topics
 from demo.flights import Flight, load
 from demo.gates import GATE_COUNT, GATES, commit_all_or_nothing, undo_a_reset
 from demo.holding import AIRPORTS, DEPARTURES, hold_an_airport_back
@@ -33,6 +34,7 @@ from demo.story import (
     DIRECTORY,
     DOWN_TIME_S,
     GROUP,
+    JOINED,
     LIBRARIES,
     PARTITION_COUNT,
     TOPIC,
@@ -264,7 +266,7 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """Run the chapters about a balanced group, a pause, a large commit, an undone reset, and a stream."""
+    """Run the chapters after the crash, from the balanced group to the stream."""
     report.moving(stage.console)
     checks = move_partitions(stage.console, stage.broker)
     report.holding(stage.console)
@@ -275,8 +277,12 @@ def go_further(stage: Stage) -> list[report.Check]:
     create_topic(stage.broker.address, GATES, GATE_COUNT)
     checks += commit_all_or_nothing(stage.console, stage.broker)
     checks += undo_a_reset(stage.console, stage.broker)
+    report.joining(stage.console)
+    create_topic(stage.broker.address, JOINED, PARTITION_COUNT)
+    join_exactly_once(stage.console, stage.broker, len(stage.flights))
     report.streaming(stage.console)
     checks += rewind_a_stream(stage.console, stage.broker, lake, len(stage.flights))
+    checks += judge_both_topics(lake.found, len(stage.flights))
     stage.console.print()
     return checks
 

@@ -26,6 +26,12 @@ def load() -> list[Flight]:
     return list(zip(keys, lines, strict=True))
 
 
+def airlines() -> dict[str, str]:
+    """Return the names of the airlines by their codes."""
+    table = pd.read_csv(_data_file("airlines.csv"))
+    return dict(zip(table["carrier"], table["name"], strict=True))
+
+
 def flight_id(value: bytes) -> int:
     """Return the id in a flight's JSON without parsing the rest."""
     return int(value[len(b'{"id":') : value.index(b",")])

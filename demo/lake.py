@@ -1,7 +1,8 @@
 """A Spark stream that is a consumer group: `python -m demo.lake ADDRESS`, in a process of its own.
 
 It prints `ready` when the session is up, starts the stream at the line `go` on its standard input, and at the
-line `stop` ends it, writes the report on all groups of the broker, and prints as JSON what both contain.
+line `stop` ends it, counts the joined flights of `demo.joining`, writes the report on all groups of the
+broker, and prints as JSON what it found.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import headgate.spark
 from demo.analysis import session
-from demo.story import DIRECTORY, FLIGHTS_PER_BATCH, LAKE, REPORT, TOPIC
+from demo.story import DIRECTORY, FLIGHTS_PER_BATCH, JOINED, LAKE, REPORT, TOPIC
 from headgate.fleet.report import gather, page
 
 ROWS = DIRECTORY / "lake"
@@ -57,6 +58,23 @@ def summary(spark: SparkSession) -> dict[str, object]:
     }
 
 
+def both_sides(spark: SparkSession, address: str) -> dict[str, int]:
+    """Count the flights, and the joined ones: written, committed, and different."""
+
+    def read(topic: str, level: str) -> DataFrame:
+        options = {"kafka.bootstrap.servers": address, "subscribe": topic, "isolationLevel": level}
+        return spark.read.format("headgate").options(**options).load()
+
+    joined = read(JOINED, "read_committed")
+    flight = F.get_json_object(F.col("value").cast("string"), "$.id")
+    return {
+        "read": read(TOPIC, "read_committed").count(),
+        "written": read(JOINED, "read_uncommitted").count(),
+        "joined": joined.count(),
+        "joined_flights": joined.select(flight).distinct().count(),
+    }
+
+
 def report_on(spark: SparkSession, address: str) -> list[str]:
     """Write the report on all groups of the broker, and return their names."""
     found = gather(spark, address)
@@ -75,7 +93,8 @@ def main(address: str) -> None:
                 query = start(spark, address)
             elif query is not None:
                 query.stop()
-                found = {**summary(spark), "reported": report_on(spark, address)}
+                found = {**summary(spark), **both_sides(spark, address)}
+                found["reported"] = report_on(spark, address)
                 print(json.dumps(found), flush=True)
                 break
     finally:

@@ -81,7 +81,7 @@ def main(library: str, address: str, sightings_file: str) -> None:
         reader = Reader(library, address, sightings)
         next_commit = began = time.monotonic()
         allowed = 0.0
-        while not told and not _is_closed(sys.stdin):
+        while not told and not is_closed(sys.stdin):
             try:
                 reader.read_on()
                 if time.monotonic() >= next_commit:
@@ -98,7 +98,7 @@ def main(library: str, address: str, sightings_file: str) -> None:
         reader.member.close()
 
 
-def _is_closed(stream: Any) -> bool:
+def is_closed(stream: Any) -> bool:
     """Return whether the demo, which has the other end, has ended."""
     readable, _, _ = select.select([stream], [], [], 0)
     return bool(readable) and stream.read(1) == ""

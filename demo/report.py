@@ -59,6 +59,11 @@ def further(console: Console) -> None:
     console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
 
 
+def joining(console: Console) -> None:
+    """Introduce the chapter of the transactions."""
+    console.print("\n[bold]Flights are read, joined and written exactly once, whatever is killed[/]")
+
+
 def streaming(console: Console) -> None:
     """Introduce the chapter of the stream."""
     console.print("\n[bold]A Spark stream is a consumer group, and is rewound while it runs[/]")

@@ -36,6 +36,8 @@ class Lake:
         self._watchdog = threading.Timer(3 * _WITHIN_S, children.kill, [self._process])
         self._watchdog.daemon = True
         self._watchdog.start()
+        self.found: dict[str, Any] = {}
+        """The summary of the files and topics, after the end."""
 
     def begin(self) -> None:
         """Wait until Spark is ready, and start the stream."""
@@ -43,12 +45,12 @@ class Lake:
         self._tell("go")
 
     def end(self) -> dict[str, Any]:
-        """Stop the stream, and return the summary of its files."""
+        """Stop the stream, and return the summary of its files and of the joined flights."""
         self._tell("stop")
-        found: dict[str, Any] = json.loads(self._line())
+        self.found = json.loads(self._line())
         self._watchdog.cancel()
         children.stop(self._process)
-        return found
+        return self.found
 
     def wait_until(self, holds: Callable[[dict[int, int]], bool], what: str) -> dict[int, int]:
         """Wait for a condition of the group's offsets, and return them."""

@@ -18,6 +18,11 @@ LAKE = "lake"
 
 FLIGHTS_PER_BATCH = 40_000
 
+JOINED = "named-flights"
+"""The topic of the flights with the names of their airlines."""
+JOINER = "joiner"
+"""The group, the transactional id and the only member of the worker that writes them."""
+
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 """The members of the group, each with another client library."""
 
