@@ -185,6 +185,9 @@ def test_a_group_that_was_not_added_is_refused() -> None:
         assert await producer.send_commit(1, [0], **more) == [ErrorCode.ILLEGAL_GENERATION]
         assert await producer.send_commit(1, [0, WIDTH]) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await producer.send_commit(1, [0], "") == [ErrorCode.INVALID_GROUP_ID]
+        producer.name = ""
+        for version in (3, 5):
+            assert await producer.send_commit(1, [0], version=version) == [ErrorCode.INVALID_REQUEST]
 
     run_scenario(scenario)
 

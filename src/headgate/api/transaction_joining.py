@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headgate.api.contract import Node
 from headgate.api.transaction_checks import PAUSES_MS, WITH_EPOCH_BUMP, Check
+from headgate.api.transaction_messages import is_bad_id
 from headgate.core.contract import Producer
 from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
 from headgate.domain.errors import ErrorCode
@@ -53,6 +54,9 @@ class JoinTransaction:
 
     def ask(self) -> None:
         """Ask the coordinator."""
+        if is_bad_id(self._id):
+            self._tell(ErrorCode.INVALID_REQUEST)
+            return
         partitions = {GROUP_OFFSETS_TOPIC: frozenset({self._index})}
         if self._check is Check.ADD:
             add = AddPartitions(self._id, self._producer, partitions, WITH_EPOCH_BUMP)

@@ -27,6 +27,8 @@ from tests.differential.scenarios import (
     topics,
     transactions,
     transactions_markers,
+    transactions_members,
+    transactions_offsets,
     transactions_records,
 )
 from tests.differential.script import Scenario, Script
@@ -57,6 +59,8 @@ MODULES = (
     share_groups,
     transactions,
     transactions_markers,
+    transactions_members,
+    transactions_offsets,
     transactions_records,
     configs,
     topic_ids,
