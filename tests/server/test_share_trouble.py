@@ -212,5 +212,9 @@ def test_response_has_a_limited_number_of_partitions() -> None:
         refused = await member.fetch(*range(10, 30 + MOST_PARTITIONS), 0)
         assert len(refused) == MOST_PARTITIONS
         assert {one.error for one in refused.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        errors = await member.acknowledge({index: [(0, 0, [ACCEPT])] for index in range(10, 130)}, epoch=-1)
+        assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert len(errors) == 120
+        assert not scene.node.shares.sessions
 
     play(story)

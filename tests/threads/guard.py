@@ -74,6 +74,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "api.fetch_messages:*",
         "api.k00_produce:_Produce._answer.<locals>.<lambda>",
         "api.k27_write_txn_markers:_Markers.count_down.<locals>.<lambda>",
+        "api.share_requests:answer_with.<locals>.<lambda>",
         "api.k08_offset_commit:_commit_later.<locals>.<lambda>",
         "api.k66_list_transactions:_keep",
         "core.topic_pattern:TopicPattern.matches",

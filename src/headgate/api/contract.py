@@ -297,8 +297,8 @@ class ShareDelivery(Protocol):
         *,
         is_renewing: bool,
         on_done: Callable[[AcknowledgeErrors], None],
-    ) -> None:
-        """Acknowledge records; `on_done` gets the result of each partition when all are durable."""
+    ) -> RequestSteps[None]:
+        """Acknowledge records, in steps; `on_done` gets the result of each partition when all are durable."""
         ...
 
     def close_session(self, session: ShareSession) -> None:

@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
+    acknowledged,
     acknowledgements_of,
+    answer_with,
     by_topic,
     check_member,
     end_with_connection,
@@ -54,17 +56,13 @@ class _Fetch:
 
     def begin(self) -> None:
         """Acknowledge, and fetch unless this is the last request or one that only renews."""
-        request, shares = self._request, self._node.shares
-        shares.acknowledge(
-            self._session,
-            acknowledgements_of(request.topics),
-            is_renewing=request.is_renew_ack,
-            on_done=self._call.guard(self._acknowledged),
-        )
-        if request.share_session_epoch == FINAL_EPOCH:
-            shares.close_session(self._session)
-            self._deliver([])
-        elif request.is_renew_ack:
+        on_done = self._call.guard(self._acknowledged)
+        steps = acknowledged(self._node, self._request, self._session, on_done)
+        self._call.in_steps(steps, lambda nothing: self._begin_fetch())
+
+    def _begin_fetch(self) -> None:
+        request = self._request
+        if request.share_session_epoch == FINAL_EPOCH or request.is_renew_ack:
             self._deliver([])
         else:
             self._prepare(_rotated(list(self._session.partitions), request.share_session_epoch))
@@ -101,7 +99,8 @@ class _Fetch:
 
     def _answer_if_complete(self) -> None:
         if self._errors is not None and self._delivered is not None:
-            self._call.answer(self._response(self._errors, self._delivered))
+            response = self._response(self._errors, self._delivered)
+            answer_with(self._call, response, len(self._errors) + len(self._delivered))
 
     def _response(
         self, errors: AcknowledgeErrors, delivered: Sequence[DeliveredRecords]

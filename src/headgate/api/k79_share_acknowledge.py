@@ -11,14 +11,14 @@ from __future__ import annotations
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
-    acknowledgements_of,
+    acknowledged,
+    answer_with,
     by_topic,
     check_member,
     needs,
     session_request,
 )
 from headgate.core.share.fetching import AcknowledgeErrors
-from headgate.core.share.sessions import FINAL_EPOCH
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.messages.share_acknowledge import (
@@ -40,16 +40,9 @@ def handle(node: Node, call: Call, request: ShareAcknowledgeRequest) -> ShareAck
         return ShareAcknowledgeResponse(error_code=session)
 
     def answer(errors: AcknowledgeErrors) -> None:
-        call.answer(_response(node, session.group_id, errors))
+        answer_with(call, _response(node, session.group_id, errors), len(errors))
 
-    node.shares.acknowledge(
-        session,
-        acknowledgements_of(request.topics),
-        is_renewing=request.is_renew_ack,
-        on_done=call.guard(answer),
-    )
-    if request.share_session_epoch == FINAL_EPOCH:
-        node.shares.close_session(session)
+    call.in_steps(acknowledged(node, request, session, call.guard(answer)), lambda nothing: None)
     return None
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from headgate.api.contract import Call, Node
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_needs
-from headgate.core.share.fetching import Acknowledgements
+from headgate.core.share.fetching import AcknowledgeErrors, Acknowledgements
 from headgate.core.share.partition.model import AcknowledgementBatch
-from headgate.core.share.sessions import PartitionKey, SessionRequest
+from headgate.core.share.sessions import FINAL_EPOCH, PartitionKey, SessionRequest, ShareSession
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicId
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
+from headgate.wire.message import Message
 
 _LONGEST_MEMBER_ID: Final = 36
+_MANY: Final = 100
+"""A response with more partitions takes some milliseconds to encode."""
 
 
 def check_member(request: Any) -> ErrorCode:
@@ -46,6 +49,25 @@ def acknowledgements_of(topics: Sequence[Any]) -> Acknowledgements:
                     for one in partition.acknowledgement_batches
                 ]
     return given
+
+
+def acknowledged(
+    node: Node, request: Any, session: ShareSession, on_done: Callable[[AcknowledgeErrors], None]
+) -> RequestSteps[None]:
+    """Acknowledge what the request says, and end the session if it is the last request, in steps."""
+    yield from node.shares.acknowledge(
+        session, acknowledgements_of(request.topics), is_renewing=request.is_renew_ack, on_done=on_done
+    )
+    if request.share_session_epoch == FINAL_EPOCH:
+        node.shares.close_session(session)
+
+
+def answer_with(call: Call, response: Message, partition_count: int) -> None:
+    """Answer; a response with many partitions is encoded in another thread."""
+    if partition_count > _MANY:
+        call.answer_aside(lambda: response)
+    else:
+        call.answer(response)
 
 
 def session_request(call: Call, request: Any, **fields: Any) -> SessionRequest:

@@ -16,7 +16,7 @@ from headgate.core.share.partition.model import (
     FetchedRecords,
     StateChange,
 )
-from headgate.core.share.partition.share_partition import Released, SharePartition
+from headgate.core.share.partition.share_partition import Rest, SharePartition
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, Millis
 from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches
@@ -118,14 +118,14 @@ class Delivering:
 
     def leave(self, member: MemberId) -> None:
         """Take back what a member has."""
-        self.leave_more(self.partition.release(member))
+        self.release_rest(self.partition.forget_member(member))
 
-    def leave_more(self, released: Released) -> None:
+    def release_rest(self, rest: Rest | None) -> None:
         """Take back the rest of what a member had."""
-        if released.change is not None:
-            self.written.append(released.change)
-        if released.rest is not None:
-            self.leave_more(self.partition.release_more(released.rest))
+        while rest is not None:
+            change, rest = self.partition.release(rest)
+            if change is not None:
+                self.written.append(change)
 
     def window(self) -> list[tuple[int, int, DeliveryState, int]]:
         """Return the window as ranges with states and counts; equal neighbours are one."""

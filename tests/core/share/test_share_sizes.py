@@ -62,7 +62,9 @@ def test_many_locks_end_in_parts() -> None:
     group.partition.limits = _wide()
     group.fetch(ALICE, most=1_500, batch_size=1)
     group.fetch(BOB, batch_size=1)
-    first = group.partition.release(BOB)
+    left = group.partition.forget_member(BOB)
+    assert left is not None
+    first = group.partition.release(left)
     assert first.change is not None
     assert first.rest is not None
     assert group.partition.expire(Millis(30_000)) is not None
@@ -78,11 +80,13 @@ def test_member_that_returns_while_it_is_released_keeps_what_it_acquires() -> No
     group = Delivering(log=batches_of(0, *[1] * 1_500))
     group.partition.limits = _wide()
     group.fetch(ALICE, batch_size=1)
-    first = group.partition.release(ALICE)
+    left = group.partition.forget_member(ALICE)
+    assert left is not None
+    first = group.partition.release(left)
     assert first.rest is not None
     (again,) = group.fetch(ALICE, most=1)
     group.log += batches_of(1_500, 1)
-    group.leave_more(first)
+    group.release_rest(first.rest)
     (new,) = (one for one in group.partition.deliveries(0, 1_500) if one.member_id is not None)
     assert (new.first_offset, new.member_id) == (again.first_offset, ALICE)
     answer = [AcknowledgementBatch(new.first_offset, new.last_offset, [AcknowledgeType.ACCEPT])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -16,6 +17,7 @@ from headgate.core.share.fetching import (
     ShareFetchWish,
 )
 from headgate.core.share.partition.checks import check_batches
+from headgate.core.share.partition.share_partition import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId
@@ -31,6 +33,8 @@ from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
 
 _RETRY_MS: Final = 1_000
+_RELEASED_AT_ONCE: Final = 20
+"""Share-partitions of which what a member had is taken back in one iteration of the loop."""
 
 
 class ShareDelivery:
@@ -124,14 +128,13 @@ class ShareDelivery:
         *,
         is_renewing: bool,
         on_done: Callable[[AcknowledgeErrors], None],
-    ) -> None:
-        """Acknowledge records; `on_done` gets the result of each partition when all are durable."""
+    ) -> RequestSteps[None]:
+        """Acknowledge records, in steps; `on_done` gets the result of each partition when all are durable."""
         errors: dict[PartitionKey, ErrorCode] = {}
         if not given:
             on_done(errors)
             return
         may_renew = is_renewing and self.settings_of(session.group_id).may_renew
-        group = self._groups.get(session.group_id, {})
 
         def done(key: PartitionKey, error: ErrorCode) -> None:
             errors[key] = error
@@ -140,13 +143,14 @@ class ShareDelivery:
 
         for key, batches in given.items():
             error = check_batches(batches, may_renew=may_renew)
-            shared = group.get(key)
+            shared = self._groups.get(session.group_id, {}).get(key)
             if error:
                 done(key, error)
             elif shared is None:
                 done(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 shared.acknowledge(session.member_id, batches, partial(done, key))
+            yield None
 
     def close_session(self, session: ShareSession) -> None:
         """End a session, and release what its member has acquired in any partition of the group."""
@@ -159,10 +163,21 @@ class ShareDelivery:
             self.close_session(session)
 
     def _release(self, group_id: GroupId, member_id: MemberId) -> None:
-        for shared in list(self.partitions(group_id)):
-            shared.release(member_id)
+        leaving: deque[tuple[SharedPartition, Rest]] = deque()
+        for shared in self.partitions(group_id):
+            rest = shared.forget_member(member_id)
+            if rest is not None:
+                leaving.append((shared, rest))
+        self._release_some(leaving)
         if not self.sessions.count(group_id):
             self._node.soon(lambda: self._let_go(group_id))
+
+    def _release_some(self, leaving: deque[tuple[SharedPartition, Rest]]) -> None:
+        for _ in range(min(len(leaving), _RELEASED_AT_ONCE)):
+            shared, rest = leaving.popleft()
+            shared.release(rest)
+        if leaving:
+            self._node.soon(lambda: self._release_some(leaving))
 
     def _let_go(self, group_id: GroupId) -> None:
         """Forget the partitions of a group that nobody fetches any more: its state may be altered now."""

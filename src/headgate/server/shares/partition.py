@@ -27,7 +27,7 @@ from headgate.core.share.partition.model import (
     Acquisition,
     StateChange,
 )
-from headgate.core.share.partition.share_partition import Released, Rest, SharePartition
+from headgate.core.share.partition.share_partition import Rest, SharePartition
 from headgate.core.share.sessions import PartitionKey
 from headgate.core.share.state.commands import (
     UNKNOWN_START,
@@ -343,20 +343,18 @@ class SharedPartition:
         else:
             self._persist(change, on_done)
 
-    def release(self, member_id: MemberId) -> None:
+    def forget_member(self, member_id: MemberId) -> Rest | None:
+        """Part with a member that left, if it has acquired records: pass what is returned to `release`."""
+        return None if self._machine is None else self._machine.forget_member(member_id)
+
+    def release(self, rest: Rest) -> None:
         """Take back everything that a member has acquired, some in each iteration of the loop."""
-        if self._machine is not None and not self.error:
-            self._released(self._machine, self._machine.release(member_id))
-
-    def _released(self, machine: SharePartition, released: Released) -> None:
-        change, rest = released
+        if self._machine is None or self.error:
+            return
+        change, more = self._machine.release(rest)
         self._persist_and_wake(change)
-        if rest is not None:
-            self._node.soon(lambda: self._release_more(machine, rest))
-
-    def _release_more(self, machine: SharePartition, rest: Rest) -> None:
-        if not self.error:
-            self._released(machine, machine.release_more(rest))
+        if more is not None:
+            self._node.soon(lambda: self.release(more))
 
     def _persist_and_wake(self, change: StateChange | None) -> None:
         if change is not None:

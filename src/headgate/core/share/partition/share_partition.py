@@ -78,7 +78,7 @@ class Released(NamedTuple):
 
     change: StateChange | None
     rest: Rest | None
-    """What to pass to `release_more`; None after the last part."""
+    """What to pass to `release` next; None after the last part."""
 
 
 class SharePartition:
@@ -278,13 +278,13 @@ class SharePartition:
             index = ranges.first_expired(now, index)
         return self._final(taken_back)
 
-    def release(self, member_id: MemberId) -> Released:
-        """Take back some of the records of a member that left; the count stays (F12)."""
+    def forget_member(self, member_id: MemberId) -> Rest | None:
+        """Part with a member that left, if it has acquired records: pass what is returned to `release`."""
         owner = self._numbers.pop(member_id, None)
-        return Released(None, None) if owner is None else self.release_more(Rest(owner, 0))
+        return None if owner is None else Rest(owner, 0)
 
-    def release_more(self, rest: Rest) -> Released:
-        """Take back some more."""
+    def release(self, rest: Rest) -> Released:
+        """Take back some of the records of a member that left; the count stays (F12)."""
         owner = rest.owner
 
         def lost(piece: Piece) -> bool:
