@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.server.disk import new_disk
 from tests.server.share_members import Got, Scene, play, started, until
 from tests.topics.disk import batch, sync
@@ -15,6 +16,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
 from headgate.log.memory_filesystem import Fault
 from headgate.server.node import BrokerNode
+from headgate.server.shares.counts import FAILURES_TOLD
 from headgate.server.shares.fetch import AT_ONCE, MOST_PARTITIONS
 from headgate.topics.topics import NewTopic
 
@@ -94,6 +96,26 @@ def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
         assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
 
     play(story, group_share_record_lock_duration_ms="6000")
+
+
+def test_failed_writes_are_logged_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk fails every write; each is answered, and some are logged."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(*[b"a"] * 3 * FAILURES_TOLD)
+        member = scene.member("m")
+        await member.fetch(0)
+        (shared,) = scene.shared()
+        shared._node = _Node(scene.node, held := _Held(scene.node.share_state))
+        for offset in range(3 * FAILURES_TOLD):
+            answer = asyncio.create_task(member.acknowledge({0: [(offset, offset, [ACCEPT])]}))
+            await until(lambda: bool(held.held))
+            held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            assert await answer == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        lines = [one for one in caplog.messages if "not written" in one]
+        assert len(lines) == FAILURES_TOLD
+
+    play(story)
 
 
 def test_isolation_level_changes_while_a_fetch_waits() -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType, AcquiredRecords
+from headgate.server.seldom import Seldom
+
+FAILURES_TOLD: Final = 10
+"""Failed writes of states that are logged in some seconds: a full disk fails all of them."""
 
 
 class ShareCounts:
@@ -17,6 +22,8 @@ class ShareCounts:
         """Records whose lock ended before they were acknowledged."""
         self.acknowledged = dict.fromkeys(AcknowledgeType, 0)
         """Records by type."""
+        self.failed_writes = Seldom(FAILURES_TOLD)
+        """Decides which failed writes of states are logged."""
 
     def count_acquired(self, acquired: Sequence[AcquiredRecords]) -> None:
         """Count what a fetch acquired."""

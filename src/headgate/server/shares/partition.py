@@ -381,10 +381,11 @@ class SharedPartition:
         error = result if isinstance(result, ErrorCode) else result.error
         if change.write and self._machine is not None:
             self._finish_write(self._machine, change.write, is_durable=error == ErrorCode.NONE)
-        if error:
+        told = self._counts.failed_writes
+        if error and told.is_time():
             logger.warning(
                 "state of a share-partition was not written",
-                extra={"key": self.key.name, "error": error.name},
+                extra={"key": self.key.name, "error": error.name, "not_logged": told.take_skipped()},
             )
         if error in _FENCED:
             error = ErrorCode.FENCED_STATE_EPOCH if error == ErrorCode.INVALID_REQUEST else error
