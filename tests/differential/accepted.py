@@ -347,6 +347,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         for scenario, time_ms in (
             ("records-sequences-of-a-producer", NOW_MS),
             ("transactions-*", NOW_MS - 60_000),
+            ("transactions-batches-batches-of-several-records", NOW_MS - 58_000),
         )
     ),
     *(
@@ -474,6 +475,22 @@ ACCEPTED: tuple[Accepted, ...] = (
         for field, kafka, headgate in (
             ("error_code", "out_of_order_sequence_number", "none"),
             ("base_offset", -1, 2),
+        )
+    ),
+    *(
+        Accepted(
+            scenario="transactions-batches-batches-of-no-producer",
+            step="main: produce *",
+            path=f"responses/*/partition_responses/0/{field}",
+            kafka=ANY,
+            headgate=headgate,
+            reason="A batch of a transaction has a producer: nobody could end what this one says it is "
+            "part of. Kafka writes it.",
+        )
+        for field, headgate in (
+            ("error_code", "invalid_producer_id_mapping"),
+            ("base_offset", -1),
+            ("log_start_offset", -1),
         )
     ),
 )

@@ -22,7 +22,14 @@ from headgate.log.batch import iterate_records
 from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
 
 MEMBER_FIELDS = ("member_id", "leader")
-TIME_FIELDS = ("transaction_start_time", "last_timestamp", "base_timestamp", "max_timestamp", "timestamp")
+TIME_FIELDS = (
+    "log_append_time",
+    "transaction_start_time",
+    "last_timestamp",
+    "base_timestamp",
+    "max_timestamp",
+    "timestamp",
+)
 WORDS = ("error_message", "documentation", "batch_index_error_message")
 
 

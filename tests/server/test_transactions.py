@@ -146,6 +146,26 @@ def test_a_request_has_one_producer(version: int) -> None:
     run_on_disk(scenario)
 
 
+def test_what_is_not_one_batch_begins_no_transaction() -> None:
+    """A batch that is cut short, and two at once: refused before the coordinator is asked."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, version=2)
+        await producer.begin()
+        good = bytes(transactional(producer.producer_id, b"a"))
+        for records in (good[:-1], good + good):
+            data = [PartitionProduceData(index=0, records=records)]
+            topic_data = [TopicProduceData(name="t", partition_data=data)]
+            request = ProduceRequest(acks=-1, transactional_id="x", topic_data=topic_data)
+            (topic,) = (await client.ask(request, 12)).responses
+            assert topic.partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+            assert (await state(client)).transaction_state == "Empty"
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
 def test_many_partitions_of_one_topic_are_added_in_steps() -> None:
     """Thirty thousand, as in a request of 120 KB, took 0.4 s of the loop."""
 

@@ -15,7 +15,7 @@ from headgate.api.transaction_checks import Check, PartitionErrors, check_partit
 from headgate.core.contract import Producer
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName
-from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
+from headgate.log.header import HEADER_BYTES, LENGTH_FIELD_END, MAGIC, TRANSACTIONAL
 from headgate.topics.admission import AppendResult
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition
@@ -24,6 +24,7 @@ from headgate.wire.messages.produce import ProduceRequest, TopicProduceData
 
 _ADDS_SINCE: Final = 12
 _KNOWS_ABORTABLE_SINCE: Final = 11
+_LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
 """Position of the low byte of a batch's attributes."""
@@ -61,10 +62,14 @@ NOT_VERIFIED: Final = Verified(Verification.NONE, {})
 
 
 def is_transactional(records: bytes | None) -> bool:
-    """Return whether the attributes of a batch have the transactional bit."""
+    """Return whether this is one batch whose attributes have the transactional bit.
+
+    What is not one batch is refused later, and begins no transaction.
+    """
     return (
         records is not None
         and len(records) >= HEADER_BYTES
+        and int.from_bytes(records[_LENGTH_AT:LENGTH_FIELD_END]) == len(records) - LENGTH_FIELD_END
         and records[_MAGIC_AT] == MAGIC
         and records[_ATTRIBUTES_AT] & TRANSACTIONAL != 0
     )
