@@ -62,17 +62,19 @@ NOT_VERIFIED: Final = Verified(Verification.NONE, {})
 
 
 def is_transactional(records: bytes | None) -> bool:
-    """Return whether this is one batch whose attributes have the transactional bit.
-
-    What is not one batch is refused later, and begins no transaction.
-    """
+    """Return whether the attributes of a batch have the transactional bit."""
     return (
         records is not None
         and len(records) >= HEADER_BYTES
-        and int.from_bytes(records[_LENGTH_AT:LENGTH_FIELD_END]) == len(records) - LENGTH_FIELD_END
         and records[_MAGIC_AT] == MAGIC
         and records[_ATTRIBUTES_AT] & TRANSACTIONAL != 0
     )
+
+
+def _begins_transaction(records: bytes) -> bool:
+    """Return whether this is a transactional batch, and no more than one: all else is refused later."""
+    is_one = int.from_bytes(records[_LENGTH_AT:LENGTH_FIELD_END], "big") == len(records) - LENGTH_FIELD_END
+    return is_one and is_transactional(records)
 
 
 def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> RequestSteps[Verified]:
@@ -84,7 +86,7 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
     for topic_data in request.topic_data:
         for data in topic_data.partition_data:
             yield None
-            if data.records is None or not is_transactional(data.records):
+            if data.records is None or not _begins_transaction(data.records):
                 continue
             producer = Producer(*_PRODUCER.unpack_from(data.records, _PRODUCER_AT))
             producers.add(producer)
