@@ -25,7 +25,10 @@ from headgate.wire.messages.init_producer_id import InitProducerIdRequest
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 WIDTH = 40
-SETTINGS = {"transaction.state.log.num.partitions": "2"}
+SETTINGS = {
+    "transaction.state.log.num.partitions": "2",
+    "log.retention.ms": "-1",  # the records of the tests have timestamps of long ago
+}
 
 
 class Disk:
