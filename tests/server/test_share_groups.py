@@ -192,6 +192,7 @@ def test_offsets_of_unknown_things_are_described_as_unknown() -> None:
     run(scenario)
 
 
+@pytest.mark.interpreted
 def test_description_opens_logs_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a crash opening reads much; the loop does other work meanwhile."""
     threads: list[threading.Thread] = []
