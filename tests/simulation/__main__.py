@@ -11,9 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tests.simulation.transactions.world import TransactionWorld
 from tests.simulation.world import OPERATIONS, Outcome, World
 
 REPLAY = "python -m tests.simulation --seeds {seed}..{seed} --operations {operations}"
+REPLAY_TRANSACTIONS = "python -m tests.simulation --transactions --seeds {seed}..{seed}"
 
 
 def seeds_of(text: str) -> range:
@@ -30,6 +32,9 @@ def main(
     operations: Annotated[
         int, typer.Option(help="How many requests the clients of a seed make.")
     ] = OPERATIONS,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="Simulate a whole node and transactional producers.")
+    ] = False,
 ) -> None:
     """Simulate the server, one seed after the other, and audit every reply."""
     console = Console()
@@ -47,17 +52,21 @@ def main(
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("seeds", total=len(wanted), failed=0)
         for seed in wanted:
-            outcome = World(seed, operations).run()
+            outcome = (TransactionWorld(seed) if transactions else World(seed, operations)).run()
             counts += outcome.counts
             if outcome.violation is not None:
                 failed.append(outcome)
                 console.print(f"seed {seed}: {outcome.violation}", style="red", markup=False)
-                replay = REPLAY.format(seed=seed, operations=operations)
+                replay = (REPLAY_TRANSACTIONS if transactions else REPLAY).format(
+                    seed=seed, operations=operations
+                )
                 console.print(f"  replay with: {replay}", markup=False)
             progress.update(task, advance=1, failed=len(failed))
     minutes = (time.monotonic() - started) / 60
     console.print(summary(counts))
-    console.print(f"{counts['requests'] / minutes:,.0f} operations a minute, {len(failed)} seeds failed")
+    done = counts["transactions" if transactions else "requests"] / minutes
+    what = "transactions" if transactions else "operations"
+    console.print(f"{done:,.0f} {what} a minute, {len(failed)} seeds failed")
     sys.exit(bool(failed))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,22 +138,10 @@ class Life:
             pass  # the process ends, and the next one tries again
         finally:
             self.is_over = True
-            self._forget_tasks()
+            if self.end_kind != "clean stops":
+                self.world.disk.cut_power_after(0)
+            self._loop.forget_tasks()
             self._loop.close()
-
-    def _forget_tasks(self) -> None:
-        """Cancel pending tasks now, not at garbage collection: they must not run in the next life."""
-        if self.end_kind != "clean stops":
-            self.world.disk.cut_power_after(0)
-        asyncio._set_running_loop(self._loop)
-        for task in asyncio.all_tasks(self._loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            assert isinstance(coroutine, Coroutine)
-            with suppress(asyncio.CancelledError, StopIteration, PowerCut, OSError):
-                coroutine.throw(asyncio.CancelledError())
-            coroutine.close()
-        asyncio._set_running_loop(None)
 
     async def _main(self) -> None:
         world = self.world

@@ -7,11 +7,14 @@ the time to the next timer. Each turn of the loop also takes a little time, beca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 from tests.simulation.clock import SimulatedTime
+
+from headgate.log.memory_filesystem import PowerCut
 
 
 class NothingLeft(Exception):
@@ -61,9 +64,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Run the work when its thread would have finished it."""
         future: asyncio.Future[Any] = self.create_future()
         self._works[future] = lambda: func(*args)
-        delay = self._random.random() ** 3 * self._slowest_work_seconds
-        self.call_later(delay, self._run_work, future)
+        self.call_later(self.work_seconds(), self._run_work, future)
         return future
+
+    def work_seconds(self) -> float:
+        """Return how long a thread takes for some work."""
+        return self._random.random() ** 3 * self._slowest_work_seconds
 
     def finish_works(self) -> None:
         """End the threads: their work is done, or not begun any more."""
@@ -91,3 +97,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list
+
+    def _write_to_self(self) -> None:
+        """Do nothing: no thread wakes this loop."""
+
+    def forget_tasks(self) -> None:
+        """Cancel pending tasks now, not at garbage collection: they must not run in the next life."""
+        asyncio._set_running_loop(self)
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            assert isinstance(coroutine, Coroutine)
+            with suppress(asyncio.CancelledError, StopIteration, PowerCut, OSError):
+                coroutine.throw(asyncio.CancelledError())
+            coroutine.close()
+        asyncio._set_running_loop(None)

@@ -1,0 +1,88 @@
+"""Share groups in the simulation: nothing is found, and deliberate faults are.
+
+`python -m tests.simulation.shares --seeds 1..500` runs more seeds than these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from tests.simulation.requests import Violation
+from tests.simulation.shares import broken_shares as broken
+from tests.simulation.shares.world import ShareWorld
+
+SEEDS = (*range(1, 7), 36, 115)
+"""The last two found share-partitions that two first fetches at once made twice."""
+MOST_SEEDS = 30
+"""A fault is noticed within this number of seeds."""
+
+
+def test_nothing_is_found_in_share_groups() -> None:
+    """With crashes, faults of the disk, clocks that jump, lost connections, and members that die."""
+    counts: Counter[str] = Counter()
+    for seed in SEEDS:
+        counts += ShareWorld(seed).run().counts
+    exercised = (
+        "acknowledged by 0",
+        "acknowledged by 1",
+        "acknowledged by 2",
+        "acknowledged by 3",
+        "acknowledged by 4",
+        "acknowledgements refused",
+        "clean stop",
+        "deliveries again",
+        "failed datasync",
+        "failed pwrite",
+        "kill",
+        "lost answers",
+        "power cut",
+        "settings of the clock",
+        "starts that moved",
+        "torn writes",
+    )
+    assert [what for what in exercised if not counts[what]] == []
+
+
+def test_a_seed_gives_the_same_life_twice() -> None:
+    """Every exchange at the same time."""
+    assert ShareWorld(3).run().trace_hash() == ShareWorld(3).run().trace_hash()
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    "break_the_server",
+    [
+        broken.acknowledgements_are_answered_before_they_are_durable,
+        broken.the_limit_of_deliveries_is_ignored,
+        broken.anybody_may_acknowledge,
+        broken.locks_end_early,
+        broken.renewed_locks_end_as_before,
+        broken.released_records_keep_no_count,
+        broken.snapshots_forget_batches,
+        broken.updates_move_the_start_only,
+        broken.the_start_passes_what_is_in_flight,
+        broken.records_of_aborted_transactions_are_delivered,
+        broken.records_of_open_transactions_are_delivered,
+        broken.failed_writes_leave_records_pending,
+        broken.starts_behind_the_last_record_are_not_persisted,
+        broken.what_could_not_be_written_is_forgotten,
+        broken.complete_ranges_are_dropped_anywhere,
+    ],
+)
+@pytest.mark.plants_failures("reply", "shard", "request", "connection", "loop", "housekeeping")
+def test_the_simulation_notices_that(
+    break_the_server: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with this fault fails within a few seeds."""
+    break_the_server(monkeypatch)
+    assert any(_is_noticed(seed) for seed in range(1, MOST_SEEDS))
+
+
+def _is_noticed(seed: int) -> bool:
+    try:
+        ShareWorld(seed).run()
+    except Violation:
+        return True
+    return False

@@ -1,0 +1,104 @@
+"""The simulation of transactions finds no violation in the server, and detects deliberate faults.
+
+`python -m tests.simulation --transactions --seeds 1..1000` runs more seeds than these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.simulation.transactions import broken
+from tests.simulation.transactions.world import TransactionWorld
+
+from headgate.compiled import is_compiled
+
+TRANSACTIONS = 80
+"""Fewer per seed than by default, so that more seeds run in the same time."""
+SEEDS = range(1, 10)
+MOST_SEEDS = 30
+"""A fault is detected within this number of seeds."""
+
+
+def test_nothing_is_found_in_transactions() -> None:
+    """Whole transactions in order, offsets with them, zombies fenced, nothing left at the end."""
+    counts: Counter[str] = Counter()
+    for seed in SEEDS:
+        outcome = TransactionWorld(seed, TRANSACTIONS).run()
+        assert outcome.violation is None, seed
+        counts += outcome.counts
+    exercised = (
+        "aborts",
+        "checkpoints",
+        "clean stops",
+        "commits",
+        "compactions",
+        "failed datasync",
+        "failed pwrite",
+        "hanging transactions",
+        "inputs processed",
+        "kills",
+        "late requests",
+        "lost connections",
+        "power cuts",
+        "refused producers",
+        "torn writes",
+    )
+    assert [what for what in exercised if not counts[what]] == []
+    assert counts["new producer ids"] or is_compiled(), "the greatest epoch is a constant in compiled modules"
+
+
+def test_a_seed_with_transactions_replays_exactly() -> None:
+    """Two runs of a seed have the same requests and responses at the same times."""
+    hashes = {TransactionWorld(5, TRANSACTIONS).run().trace_hash for _ in range(2)}
+    assert len(hashes) == 1
+    assert TransactionWorld(6, TRANSACTIONS).run().trace_hash not in hashes
+
+
+FAILING = {"trouble_seconds": 0.5, "pace_seconds": 0.005, "troubles": ("kill", "power")}
+RIVALS = {"rivals": 2, "timeout_seconds": 1.0, "troubles": ("disconnect",)}
+WORKING = {"workers": 3, "producers": 2, "trouble_seconds": 2.0, "troubles": ("disconnect", "kill")}
+STOPPING = {"trouble_seconds": 0.5, "pace_seconds": 0.005, "troubles": ("stop",)}
+OLD = {"server_version": 0, "lost_share": 0.1, "troubles": ("disconnect",), "pace_seconds": 0.005}
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("break_the_server", "circumstances"),
+    [
+        (broken.aborts_are_commits, {}),
+        (broken.the_last_marker_is_lost, {}),
+        (broken.zombies_are_accepted, RIVALS),
+        (broken.a_second_producer_fences_nobody, RIVALS),
+        (broken.the_start_does_not_wait_for_markers, FAILING),
+        (broken.decisions_are_told_before_they_are_durable, FAILING),
+        (broken.timeouts_are_forgotten_by_a_load, FAILING),
+        (broken.a_timeout_keeps_the_epoch, {"timeout_seconds": 1.0}),
+        (broken.readers_pass_the_last_stable_offset, {}),
+        (broken.aborted_transactions_are_not_listed, {}),
+        (broken.plain_commits_do_not_win, {}),
+        (broken.removals_leave_pending_offsets, {}),
+        (broken.the_last_marker_wins, {}),
+        (broken.checkpoints_forget_pending_offsets, FAILING | {"checkpoint_records": 10}),
+        (broken.ends_are_not_repeated, {"server_version": 2, "lost_share": 0.1}),
+        (broken.partitions_are_not_verified, OLD),
+        (broken.compaction_drops_markers_of_batches_that_remain, {}),
+        (broken.the_answer_of_a_rotation_is_the_old_producer, {"greatest_epoch": 7}),
+        (broken.markers_end_offsets_of_all_groups_but_the_last, {}),
+        (broken.former_owners_commit, WORKING),
+        (broken.unstable_offsets_are_told, {}),
+        (broken.a_stopped_server_goes_on_writing, STOPPING),
+    ],
+)
+@pytest.mark.plants_failures("reply", "shard", "request", "connection", "loop")
+def test_the_simulation_of_transactions_notices_that(
+    break_the_server: broken.Break, circumstances: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with this fault fails within a few seeds."""
+    break_the_server(monkeypatch)
+    worlds = (
+        TransactionWorld(seed, TRANSACTIONS, **({"workers": 0} | circumstances))
+        for seed in range(1, MOST_SEEDS + 1)
+    )
+    assert any(world.run().violation for world in worlds)
