@@ -72,7 +72,7 @@ class ScriptedNode:
                     if answer == CLOSE:
                         return
                     if isinstance(answer, Message):
-                        answer = response_frame(
-                            header.correlation_id, header.api_key, header.api_version, answer
+                        answer = bytes(
+                            response_frame(header.correlation_id, header.api_key, header.api_version, answer)
                         )
                     connection.sendall(answer or b"")

@@ -7,10 +7,11 @@
             print(position.partition, position.lag)
         admin.reset_offsets("billing", [TopicPartition("flights", 0)], ToEarliest())
 
-It works with Headgate and with a Kafka cluster.
+It works with Headgate and with a Kafka cluster. `AsyncAdmin` has the same methods as coroutines.
 """
 
 from headgate.admin.admin import Admin
+from headgate.admin.async_admin import AsyncAdmin
 from headgate.admin.errors import (
     AlreadyUndone,
     GroupIsActive,
@@ -39,7 +40,22 @@ from headgate.admin.reset import (
 from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
 from headgate.admin.share_groups import ShareTarget
-from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
+from headgate.admin.share_rewind import RewoundSharePartition
+from headgate.client.errors import (
+    AuthenticationFailed,
+    BadResponse,
+    ClientError,
+    ConnectionFailed,
+    NoNodeReachable,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    RequestRefused,
+    RequestTimedOut,
+    TlsFailed,
+    Unsendable,
+    VersionNotSupported,
+)
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
 from headgate.client.history import (
@@ -52,7 +68,23 @@ from headgate.client.history import (
 )
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition, PauseState
+from headgate.client.resource_configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSynonym,
+    ResourceType,
+)
+from headgate.client.security import Security, SecurityProblem
+from headgate.client.share_deliveries import (
+    AlteredShareRecords,
+    ShareAlteration,
+    ShareRecords,
+    ShareRecordState,
+)
 from headgate.client.share_groups import ShareGroupDescription, ShareMemberDescription, ShareOffset
+from headgate.client.topics import NewTopic, PartitionDescription, TopicDescription
 from headgate.client.transactions import (
     FencedProducer,
     ProducerState,
@@ -64,9 +96,19 @@ from headgate.domain.ids import TopicPartition
 __all__ = [
     "Admin",
     "AlreadyUndone",
+    "AlteredShareRecords",
+    "AsyncAdmin",
+    "AuthenticationFailed",
+    "BadResponse",
     "ByDuration",
     "ClientError",
     "CommittedOffset",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigSynonym",
+    "ConnectionFailed",
     "Earlier",
     "FencedProducer",
     "GroupDescription",
@@ -78,6 +120,8 @@ __all__ = [
     "HistoryTopic",
     "HistoryUnknown",
     "MemberDescription",
+    "NewTopic",
+    "NoNodeReachable",
     "NotPaused",
     "NotReleased",
     "NothingToReset",
@@ -86,6 +130,7 @@ __all__ = [
     "OffsetHistory",
     "OffsetsMoved",
     "OutcomeUnknown",
+    "PartitionDescription",
     "PartitionHistory",
     "PartlyRefused",
     "PauseState",
@@ -96,26 +141,38 @@ __all__ = [
     "Position",
     "ProducerState",
     "RequestRefused",
+    "RequestTimedOut",
+    "ResourceType",
     "RewindProgress",
     "RewindStep",
     "RewindUnfinished",
     "RewoundPartition",
+    "RewoundSharePartition",
+    "Security",
+    "SecurityProblem",
+    "ShareAlteration",
     "ShareGroupDescription",
     "ShareMemberDescription",
     "ShareOffset",
+    "ShareRecordState",
+    "ShareRecords",
     "ShareTarget",
     "ShiftBy",
     "Target",
+    "TlsFailed",
     "ToCurrent",
     "ToDatetime",
     "ToEarliest",
     "ToLatest",
     "ToOffset",
     "ToOffsets",
+    "TopicDescription",
     "TopicGone",
     "TopicNow",
     "TopicPartition",
     "TransactionDescription",
     "TransactionListing",
+    "Unsendable",
+    "VersionNotSupported",
     "Waiting",
 ]

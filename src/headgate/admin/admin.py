@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import refuse_negative, several, strings
+from headgate.admin.arguments import millis, refuse_negative, several, strings
+from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
 from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
@@ -29,30 +31,39 @@ from headgate.admin.restore import (
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
 from headgate.admin.share_groups import ShareGroupAdmin
+from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
-from headgate.client.cluster import LATEST, Cluster
-from headgate.client.errors import check
+from headgate.client.cluster import Cluster
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
-from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
+from headgate.client.security import NOT_SECURED, Security
+from headgate.domain.ids import GroupId, Millis, TopicPartition
 
 
-class Admin(ShareGroupAdmin, TransactionAdmin):
-    """Administration of the groups and transactions of a cluster. Close it, or use it in a `with` block.
+class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
+    """Administration of topics, settings, groups and transactions. Close it, or use it in a `with` block.
 
-    `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call. Methods raise the
-    errors of `headgate.client.errors`. Not thread-safe.
+    `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call. `security` has the
+    properties of TLS and SASL, by the names of Kafka's clients. Methods raise the errors of `headgate.admin`.
+    Not thread-safe.
     """
 
     def __init__(
-        self, bootstrap_servers: str, timeout_s: float = 10.0, client_id: str = "headgate-admin"
+        self,
+        bootstrap_servers: str,
+        timeout_s: float = 10.0,
+        client_id: str = "headgate-admin",
+        *,
+        security: Security | Mapping[str, str] = NOT_SECURED,
     ) -> None:
-        self.cluster = Cluster(bootstrap_servers, timeout_s, client_id)
+        """Raises `ValueError` for an invalid address, and `SecurityProblem`, which is one, for `security`."""
+        if not isinstance(security, Security):
+            security = Security.of(security)
+        self.cluster = Cluster(bootstrap_servers, timeout_s, client_id, security=security)
 
     def close(self) -> None:
         """Close all connections."""
@@ -75,13 +86,14 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         """
         return groups.list_groups(self.cluster, strings("states", states), strings("types", types))
 
-    def describe_groups(self, group_ids: Iterable[str]) -> dict[GroupId, GroupDescription | None]:
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | None]:
         """Return the groups with their members and assignments; None for a group that does not exist."""
-        return groups.describe_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
+        found = groups.describe_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
+        return {str(group_id): group for group_id, group in found.items()}
 
     def describe_group(self, group_id: str) -> GroupDescription | None:
         """Return one group; None if it does not exist."""
-        return self.describe_groups([group_id])[GroupId(group_id)]
+        return self.describe_groups([group_id])[group_id]
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, with all their offsets.
@@ -191,24 +203,27 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         group_id: str,
         partitions: ChosenPartitions = None,
         *,
-        since: Millis | None = None,
-        until: Millis | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
         limit: int = 100,
     ) -> OffsetHistory:
-        """Return the newest changes of a group's offsets, at most `limit` of each partition. Times are in ms.
+        """Return the newest changes of a group's offsets, at most `limit` of each partition.
+
+        Times are datetimes with a time zone, or in ms since the epoch.
 
         `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
         history. Raises `VersionNotSupported` if the cluster keeps no history.
         """
         scope = scope_of(partitions)
-        return history.list_changes(self.cluster, GroupId(group_id), scope, since, until, limit)
+        first, last = (None if time is None else millis(time) for time in (since, until))
+        return history.list_changes(self.cluster, GroupId(group_id), scope, first, last, limit)
 
     def offsets_as_of(
-        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+        self, group_id: str, time: datetime | int, partitions: ChosenPartitions = None
     ) -> list[OffsetAsOf]:
-        """Return a group's offsets at `time` (ms), as far as they are known. Raises the same."""
+        """Return a group's offsets at a time, as far as they are known. Raises the same."""
         scope = scope_of(partitions)
-        return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, time))
+        return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, millis(time)))
 
     def plan_undo(self, group_id: str, partitions: ChosenPartitions = None) -> PlannedUndo:
         """Plan the undo of the group's last change in these partitions, without changes.
@@ -241,9 +256,9 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         return planned
 
     def plan_restore(
-        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+        self, group_id: str, time: datetime | int, partitions: ChosenPartitions = None
     ) -> list[PlannedRestore]:
-        """Plan the restore of the offsets at `time` (ms), without changes.
+        """Plan the restore of the offsets at a time, without changes.
 
         Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
         `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
@@ -251,13 +266,14 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         places = None if partitions is None else several(partitions)
         self._refuse_active(group_id, places)
         scope = scope_of(places)
-        past = history.changes_in_force(self.cluster, GroupId(group_id), scope, time)
+        at = millis(time)
+        past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
-        return plan_restore(GroupId(group_id), time, past, there)
+        return plan_restore(GroupId(group_id), at, past, there)
 
     def restore_offsets(
-        self, group_id: str, time: Millis, partitions: ChosenPartitions = None
+        self, group_id: str, time: datetime | int, partitions: ChosenPartitions = None
     ) -> list[PlannedRestore]:
         """Plan a restore, execute it and return the plan. Raises what these two methods raise."""
         planned = self.plan_restore(group_id, time, partitions)
@@ -377,7 +393,7 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         timeout_s: float = 300.0,
         on_progress: OnProgress = lambda progress: None,
     ) -> list[RewoundPartition]:
-        """Set offsets of a group that goes on running: pause, wait for the release, set, resume.
+        """Set offsets of a group that keeps running: pause, wait for the release, set, resume.
 
         `targets` has an offset for each partition, or any other target of a reset. `timeout_s` is for the
         release. On any failure, of the caller's own too, the offsets are put back and the partitions resumed
@@ -394,30 +410,6 @@ class Admin(ShareGroupAdmin, TransactionAdmin):
         return Rewind(
             cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
         )
-
-    # --- topics ---
-
-    def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return sorted(topic.name for topic in self.cluster.metadata().topics if topic.name is not None)
-
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic. Raises `RequestRefused` if the topic does not exist."""
-        name = TopicName(topic)
-        return [TopicPartition(name, index) for index in self.cluster.partitions_of(name)]
-
-    def log_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets of partitions. Partitions that do not exist are omitted."""
-        wanted = set(partitions)
-        existing = set()
-        for topic in self.cluster.metadata(sorted({topic for topic, _ in wanted})).topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue
-            check(f"topic {topic.name}", topic.error_code)
-            assert topic.name is not None
-            for partition in topic.partitions:
-                existing.add(TopicPartition(TopicName(topic.name), partition.partition_index))
-        return self.cluster.list_offsets(dict.fromkeys(sorted(wanted & existing), LATEST))
 
     def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import TopicPartition
+from headgate.domain.ids import Millis, TopicPartition
 
 
 def strings(name: str, values: Iterable[str]) -> list[str]:
@@ -24,6 +25,18 @@ def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str
     if isinstance(places, str):
         raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
     return list(places)
+
+
+def millis(time: datetime | int) -> Millis:
+    """Return a time in ms since the epoch. Raises ValueError for a datetime without a time zone."""
+    if not isinstance(time, datetime):
+        return Millis(time)
+    if time.tzinfo is None:
+        raise ValueError(f"{time!r} has no time zone: use datetime(..., tzinfo=UTC)")
+    return Millis((time - _EPOCH) // timedelta(milliseconds=1))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def refuse_negative(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:

@@ -6,18 +6,19 @@ arrived after its transaction had ended, where the broker did not verify it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from headgate.client.cluster import Cluster
 from headgate.client.errors import check
 from headgate.client.transactions import (
     ProducerState,
+    broker_of,
     describe_producers,
     describe_transactions,
     list_transactions,
 )
-from headgate.domain.ids import Millis, TopicName, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicName, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class HangingTransaction:
     producer: ProducerState
     start_offset: int
     """Offset of its first record: committed readers stop there."""
+
+    @property
+    def identity(self) -> tuple[TopicPartition, int, int]:
+        """Return what no other transaction has: the partition, the producer and the first offset."""
+        return self.partition, self.producer.producer_id, self.start_offset
 
 
 def find_hanging(
@@ -40,27 +46,45 @@ def find_hanging(
 ) -> list[HangingTransaction]:
     """Return the hanging transactions whose last record is older than `longer_than_ms`, sorted by partition.
 
-    A younger one can be of a producer that has not added the partition yet.
+    A younger one can be of a producer that has not added the partition yet. Partitions are asked again in the
+    end: a transaction that ended meanwhile is not known to its coordinator any more, but does not hang.
     """
     if topic is not None and partition is not None:
         places = [TopicPartition(topic, partition)]
     else:
+        if broker_id is not None:
+            broker_of(cluster, broker_id)
         places = list(_partitions(cluster, topic, broker_id))
     candidates = [
+        one for one in _open(cluster, places, broker_id) if now - one.producer.last_timestamp > longer_than_ms
+    ]
+    known = _known(cluster, {one.producer.producer_id for one in candidates})
+    unknown = [one for one in candidates if (one.producer.producer_id, one.partition) not in known]
+    still_open = {one.identity for one in _open(cluster, {one.partition for one in unknown}, broker_id)}
+    return [one for one in unknown if one.identity in still_open]
+
+
+def _open(
+    cluster: Cluster, places: Collection[TopicPartition], broker_id: int | None
+) -> list[HangingTransaction]:
+    """Return the open transactions of the partitions, whether they hang or not."""
+    if not places:
+        return []
+    return [
         HangingTransaction(where, producer, producer.current_transaction_start_offset)
         for where, producers in describe_producers(cluster, places, broker_id).items()
         for producer in producers
         if producer.current_transaction_start_offset is not None
-        and now - producer.last_timestamp > longer_than_ms
     ]
-    known = _known(cluster, {one.producer.producer_id for one in candidates})
-    return [one for one in candidates if (one.producer.producer_id, one.partition) not in known]
 
 
 def _partitions(cluster: Cluster, topic: TopicName | None, broker_id: int | None) -> Iterator[TopicPartition]:
-    """Yield the partitions of a topic, or of all that are not internal: all, or those with this replica."""
+    """Yield the partitions of a topic, or of all that can have transactions: all, or those with this replica.
+
+    Of the internal topics only that of the groups' offsets is written in transactions.
+    """
     for found in cluster.metadata(None if topic is None else [topic]).topics:
-        if topic is None and found.is_internal:
+        if topic is None and found.is_internal and found.name != GROUP_OFFSETS_TOPIC:
             continue
         check(f"topic {found.name}", found.error_code)
         for one in found.partitions:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+from headgate.admin.arguments import millis
 from headgate.admin.errors import NothingToReset
 from headgate.client.cluster import EARLIEST, LATEST, NO_OFFSET
 from headgate.client.offsets import CommittedOffset
@@ -53,9 +55,9 @@ class ShiftBy:
 
 @dataclass(frozen=True, slots=True)
 class ToDatetime:
-    """Reset to the first record with at least this timestamp, in ms."""
+    """Reset to the first record with at least this timestamp: a datetime with a time zone, or in ms."""
 
-    timestamp: Millis
+    timestamp: datetime | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _offsets(
                 for partition in wanted
             ]
         case ToDatetime(timestamp):
-            return _at_time(timestamp, wanted, offsets_at)
+            return _at_time(millis(timestamp), wanted, offsets_at)
         case ByDuration(duration_ms):
             return _at_time(now - duration_ms, wanted, offsets_at)
 

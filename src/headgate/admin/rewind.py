@@ -146,7 +146,7 @@ class Rewind:
             self.cluster.waits_for_nodes = waited
 
     def _run(self, before: Mapping[TopicPartition, PausedPartition]) -> list[RewoundPartition]:
-        left = {one for one in self.targets if one in before and _is_ours(before[one])}
+        left = {one for one in self.targets if one in before and is_of_rewind(before[one])}
         self._refuse_shifts(left)
         own = [one for one in sorted(self.targets) if one not in before or one in left]
         done: list[PlannedOffset] = []
@@ -273,7 +273,8 @@ class Rewind:
             self._tell(step)
 
 
-def _is_ours(paused: PausedPartition) -> bool:
+def is_of_rewind(paused: PausedPartition) -> bool:
+    """Return whether a rewind paused the partition."""
     return paused.reason == REWIND_REASON or paused.reason.startswith(f"{REWIND_REASON}: ")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.admin.arguments import strings
 from headgate.admin.errors import NothingToReset
+from headgate.admin.pausing import OnWaiting
 from headgate.admin.reset import (
     ByDuration,
     PlannedOffset,
@@ -17,9 +18,11 @@ from headgate.admin.reset import (
     ToOffsets,
 )
 from headgate.admin.reset import plan as plan_of
-from headgate.client import groups, share_groups
+from headgate.admin.share_rewind import RewoundSharePartition, ShareRewind
+from headgate.client import groups, share_deliveries, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.groups import GroupListing
+from headgate.client.share_deliveries import AlteredShareRecords, ShareAlteration, ShareRecords
 from headgate.client.share_groups import SHARE, ShareGroupDescription, ShareOffset
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
@@ -35,10 +38,11 @@ class ShareGroupAdmin:
         """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`)."""
         return groups.list_groups(self.cluster, strings("states", states), [SHARE])
 
-    def describe_share_groups(self, group_ids: Iterable[str]) -> dict[GroupId, ShareGroupDescription | None]:
+    def describe_share_groups(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription | None]:
         """Return the groups with their members; None for a share group that does not exist."""
         wanted = map(GroupId, strings("group_ids", group_ids))
-        return share_groups.describe_share_groups(self.cluster, wanted)
+        found = share_groups.describe_share_groups(self.cluster, wanted)
+        return {str(group_id): group for group_id, group in found.items()}
 
     def share_offsets(self, group_id: str) -> list[ShareOffset]:
         """Return start offset and lag of a group in each of its share-partitions, sorted."""
@@ -69,6 +73,33 @@ class ShareGroupAdmin:
         """
         share_groups.alter_share_offsets(self.cluster, GroupId(group_id), starts)
 
+    def rewind_share_group(
+        self,
+        group_id: str,
+        starts: Mapping[TopicPartition, int],
+        *,
+        reason: str = "",
+        caller: str = "",
+        timeout_s: float = 300.0,
+        on_waiting: OnWaiting = lambda waiting: None,
+    ) -> list[RewoundSharePartition]:
+        """Set start offsets of a group that runs: pause, wait until members have no records, set, resume.
+
+        Members may acknowledge what they have for `timeout_s`; meanwhile locks end. Raises `NotReleased`
+        after that time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if
+        they are not; `VersionNotSupported` from a server that cannot pause.
+        """
+        rewind = ShareRewind(
+            cluster=self.cluster,
+            group_id=GroupId(group_id),
+            starts=starts,
+            reason=reason,
+            caller=caller,
+            timeout_s=timeout_s,
+            on_waiting=on_waiting,
+        )
+        return rewind.run()
+
     def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> None:
         """Delete what a group without members has recorded of topics.
 
@@ -76,3 +107,31 @@ class ShareGroupAdmin:
         """
         names = map(TopicName, strings("topics", topics))
         share_groups.delete_share_offsets(self.cluster, GroupId(group_id), names)
+
+    def share_records(
+        self, group_id: str, partition: TopicPartition, first_offset: int = 0
+    ) -> Iterator[ShareRecords]:
+        """Yield the records of a share-partition whose delivery is known, as ranges, from an offset on.
+
+        They are read in pages, while deliveries go on. Raises `RequestRefused` (GROUP_ID_NOT_FOUND,
+        UNKNOWN_TOPIC_OR_PARTITION) and, for a broker other than Headgate, `VersionNotSupported`.
+        """
+        return share_deliveries.share_records(self.cluster, GroupId(group_id), partition, first_offset)
+
+    def alter_share_records(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        alteration: ShareAlteration,
+        offsets: Iterable[tuple[int, int]],
+        *,
+        dry_run: bool = False,
+    ) -> list[AlteredShareRecords]:
+        """Release, archive or redeliver the records of ranges of offsets (first, last).
+
+        A dry run changes nothing. Members go on meanwhile, so what happens may differ from a plan. Raises
+        ValueError for what is no range, `RequestRefused` and `VersionNotSupported`.
+        """
+        return share_deliveries.alter_share_records(
+            self.cluster, GroupId(group_id), partition, alteration, offsets, is_dry_run=dry_run
+        )

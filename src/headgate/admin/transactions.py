@@ -77,8 +77,8 @@ class TransactionAdmin:
     ) -> list[HangingTransaction]:
         """Return the open transactions that no coordinator will end, sorted by partition.
 
-        The search is in one partition, in a topic, or in all topics that are not internal; with a `broker_id`
-        in the replicas on this broker. Only those are found whose last record is older than
+        The search is in one partition, in a topic, or in all topics and the groups' offsets; with a
+        `broker_id` in the replicas on this broker. Only those are found whose last record is older than
         `max_transaction_timeout_ms`. `abort_transaction` ends them. Raises what `describe_producers` raises,
         and ValueError for a partition without a topic.
         """

@@ -22,6 +22,7 @@ from headgate.client.errors import (
     RequestTimedOut,
     check,
 )
+from headgate.client.security import NOT_SECURED, Security
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName, TopicPartition
 from headgate.wire.message import ZERO_UUID, Request, Response
@@ -32,9 +33,9 @@ from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from headgate.wire.primitives import LONGEST_STRING_BYTES
 
 EARLIEST = -2
-"""The timestamp that stands for the first offset of a log."""
+"""The timestamp that means the first offset of a log."""
 LATEST = -1
-"""The timestamp that stands for the end of a log, the offset after the last record."""
+"""The timestamp that means the end of a log, the offset after the last record."""
 
 NO_OFFSET = -1
 """The result for a timestamp later than that of every record; also a committed offset that does not exist."""
@@ -92,9 +93,11 @@ class Cluster:
         *,
         leaders: Mapping[TopicPartition, Address] | None = None,
         waits_for_nodes: bool = False,
+        security: Security = NOT_SECURED,
     ) -> None:
         self.timeout_s = timeout_s
         self.client_id = client_id
+        self.security = security
         self.waits_for_nodes = waits_for_nodes
         self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
@@ -190,6 +193,11 @@ class Cluster:
         """Forget all leaders and coordinators. They are looked up again when they are needed."""
         self._leaders.clear()
         self._coordinators.clear()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The bootstrap servers, for another cluster to begin with."""
+        return list(self._bootstrap)
 
     @property
     def leaders(self) -> dict[TopicPartition, Address]:
@@ -388,8 +396,10 @@ class Cluster:
 
     def _connection_to(self, address: Address) -> Connection:
         connection = self._connections.get(address)
+        if connection is not None and not connection.is_open:
+            connection.close()  # its authentication has ended
         if connection is None or not connection.is_open:
-            connection = Connection(*address, self._time_left(), self.client_id)
+            connection = Connection(*address, self._time_left(), self.client_id, self.security)
             self._connections[address] = connection
         connection.timeout_s = self._time_left()
         return connection

@@ -1,21 +1,33 @@
 """A blocking connection to one node, for one request at a time.
 
-A connection first asks the node for its API versions. Requests then use the newest version that both sides
-support, unless the caller chooses one.
+A connection first asks the node for its API versions, and authenticates if it is secured so. Requests then
+use the newest version that both sides support, unless the caller chooses one.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import socket
+import ssl
 import time
 from types import TracebackType
 from typing import Self, TypeVar
 
-from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, VersionNotSupported
+from headgate.client.authentication import authenticate
+from headgate.client.errors import (
+    BadResponse,
+    ConnectionFailed,
+    RequestTimedOut,
+    TlsFailed,
+    Unsendable,
+    VersionNotSupported,
+)
+from headgate.client.security import NOT_SECURED, Security
+from headgate.client.security.tls import not_tls, tls_failure
 from headgate.domain.errors import ErrorCode
 from headgate.wire.codec import decode
-from headgate.wire.errors import MalformedFrame, WireError
+from headgate.wire.errors import MalformedFrame, UnwritableMessage, WireError
 from headgate.wire.extensions import ALL_APIS
 from headgate.wire.framing import FrameReader, read_response_header, request_frame
 from headgate.wire.message import Request, Response
@@ -29,6 +41,13 @@ CLIENT_VERSION = "1"
 
 LARGEST_RESPONSE_BYTES = 1 << 30
 RECEIVE_BYTES = 1 << 18
+SESSION_SHARE = 0.85
+"""The share of the lifetime of an authentication after which a new connection is made (KIP-368)."""
+_TLS_ALERT = b"\x15\x03"
+_MAY_BE_SECURED = (
+    "; if this port needs TLS or SASL, set security.protocol in the file of --command-config, or in Python "
+    "in `security`"
+)
 
 
 class Connection:
@@ -39,16 +58,29 @@ class Connection:
     one.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10.0, client_id: str = "headgate") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = 10.0,
+        client_id: str = "headgate",
+        security: Security = NOT_SECURED,
+    ) -> None:
         self.host = host
         self.port = port
         self.timeout_s = timeout_s
         self.client_id = client_id
+        self.security = security
+        self._answered = 0
+        """How many requests other than ApiVersions were answered."""
+        self._session_ends = math.inf
+        """The monotonic time at which the node demands a new authentication."""
         self._correlation_ids = itertools.count(1)
         self._frames = FrameReader(LARGEST_RESPONSE_BYTES)
         self._socket = self._connect()
         try:
             self.versions, self.features = self._ask_versions()
+            self._authenticate()
         except BaseException:
             self.close()
             raise
@@ -60,8 +92,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether this side has not closed the connection."""
-        return self._socket.fileno() != -1
+        """Whether this side has not closed the connection, and its authentication is valid."""
+        return self._socket.fileno() != -1 and time.monotonic() < self._session_ends
 
     def request(
         self,
@@ -117,7 +149,30 @@ class Connection:
         except OSError as error:
             raise ConnectionFailed(f"no connection to {self.address}: {error.strerror or error}") from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
+        context = self.security.context()
+        return connected if context is None else self._encrypted(connected, context)
+
+    def _encrypted(self, connected: socket.socket, context: ssl.SSLContext) -> socket.socket:
+        assert self.security.tls is not None
+        try:
+            return context.wrap_socket(connected, server_hostname=self.host)
+        except TimeoutError:
+            connected.close()
+            text = f"no TLS handshake with {self.address} within {self.timeout_s:g} s"
+            raise RequestTimedOut(text) from None
+        except ssl.SSLError as error:
+            connected.close()
+            raise TlsFailed(tls_failure(error, self.security.tls, self.address)) from error
+        except OSError as error:
+            connected.close()
+            raise TlsFailed(not_tls(self.address)) from error
+
+    def _authenticate(self) -> None:
+        """Authenticate, if the connection is secured so. Raises `AuthenticationFailed`."""
+        if self.security.credentials is not None:
+            lifetime_ms = authenticate(self, self.security.credentials)
+            if lifetime_ms > 0:
+                self._session_ends = time.monotonic() + lifetime_ms / 1000 * SESSION_SHARE
 
     def _ask_versions(self) -> tuple[dict[int, tuple[int, int]], frozenset[str]]:
         """Request the versions by API key, and the names of supported features.
@@ -142,7 +197,10 @@ class Connection:
         """Send a request. Return the frame of its response, and the position of the message in it."""
         name = ALL_APIS[message.API_KEY].name
         correlation_id = next(self._correlation_ids)
-        frame = request_frame(message, version, correlation_id, self.client_id)
+        try:
+            frame = request_frame(message, version, correlation_id, self.client_id)
+        except (UnicodeEncodeError, UnwritableMessage) as problem:
+            raise Unsendable(f"{name} cannot be sent: {problem}") from problem
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         try:
@@ -153,16 +211,25 @@ class Connection:
         except TimeoutError:
             self.close()
             raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
+        except (
+            ssl.SSLError
+        ) as error:  # with TLS 1.3 a node refuses a client's certificate after the handshake
+            self.close()
+            assert self.security.tls is not None
+            raise TlsFailed(tls_failure(error, self.security.tls, self.address)) from error
         except OSError as error:
             self.close()
             reason = error.strerror or error
-            raise ConnectionFailed(f"connection to {self.address} lost during {name}: {reason}") from error
+            hint = _MAY_BE_SECURED if self._answered == 0 and self.security == NOT_SECURED else ""
+            text = f"connection to {self.address} lost during {name}: {reason}{hint}"
+            raise ConnectionFailed(text) from error
         except WireError as error:
             self.close()
             raise BadResponse(f"{self.address} sent an invalid response to {name}: {error}") from error
         except BaseException:
             self.close()
             raise
+        self._answered += message.API_KEY != ApiVersionsRequest.API_KEY
         return answer, at
 
     def _send_and_receive(self, frame: bytes, deadline: float) -> bytes:
@@ -176,6 +243,8 @@ class Connection:
             data = self._socket.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError("closed by the other side")
+            if self._answered == 0 and data.startswith(_TLS_ALERT):
+                raise ConnectionResetError("the port answers in TLS")
             if frames := self._frames.feed(data):
                 return frames[0]
 

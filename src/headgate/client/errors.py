@@ -22,6 +22,7 @@ RETRIABLE = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -50,12 +51,24 @@ class NoNodeReachable(ConnectionFailed):
     """No bootstrap server can be reached."""
 
 
+class TlsFailed(ClientError):
+    """No encrypted connection to an address: a certificate is not accepted, or one side does not use TLS."""
+
+
+class AuthenticationFailed(ClientError):
+    """A node did not accept the credentials, or there are none: no token, or a mechanism that it lacks."""
+
+
 class RequestTimedOut(ClientError):
     """No response within the timeout."""
 
 
 class VersionNotSupported(ClientError):
     """The node does not support the API, or none of the needed versions."""
+
+
+class Unsendable(ClientError):
+    """A text that no request can have: it is too long, or not Unicode."""
 
 
 class BadResponse(ClientError):

@@ -24,6 +24,7 @@ from typing import Final, Self
 from headgate.client.cluster import RETRY_DELAY_S, Cluster, is_passing
 from headgate.client.errors import ClientError, ConnectionFailed, RequestTimedOut, check
 from headgate.client.offsets import CommittedOffset, Committer, commit_offsets
+from headgate.client.security import NOT_SECURED, Security
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName, TopicPartition
 from headgate.wire.messages.consumer_group_heartbeat import (
@@ -166,12 +167,15 @@ class Membership:
         timeout_s: float = 10.0,
         client_id: str = "headgate",
         waits_for_nodes: bool = False,
+        security: Security = NOT_SECURED,
     ) -> None:
         self.settings = settings
         self._state = MemberState(settings, member_id or new_member_id())
         self._names: dict[TopicId, TopicName] = {}
-        self._heartbeats = Cluster(bootstrap_servers, timeout_s, client_id)
-        self._commits = Cluster(bootstrap_servers, timeout_s, client_id, waits_for_nodes=waits_for_nodes)
+        self._heartbeats = Cluster(bootstrap_servers, timeout_s, client_id, security=security)
+        self._commits = Cluster(
+            bootstrap_servers, timeout_s, client_id, waits_for_nodes=waits_for_nodes, security=security
+        )
         self._interval_s = 0.0
         self._releases_at_once = False
         self._changed = threading.Condition()
@@ -229,7 +233,7 @@ class Membership:
                     group_id = self.settings.group_id
                     raise RequestTimedOut(f"group {group_id} assigned no partition within {timeout_s:g} s")
                 self._changed.wait(left)
-        return self.view()
+            return self.view()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Release revoked partitions. The next heartbeat is sent immediately, so that others can get them."""

@@ -198,7 +198,7 @@ def describe_producers(
         found: dict[TopicPartition, list[ProducerState]] = {}
         codes: dict[TopicPartition, int] = {}
         asked = (
-            cluster.leaders_of(wanted) if broker_id is None else {_broker(cluster, broker_id): list(wanted)}
+            cluster.leaders_of(wanted) if broker_id is None else {broker_of(cluster, broker_id): list(wanted)}
         )
         for node, there in asked.items():
             for some in _in_parts(there):
@@ -211,7 +211,8 @@ def describe_producers(
     return cluster.retrying(attempt)
 
 
-def _broker(cluster: Cluster, broker_id: int) -> Connection:
+def broker_of(cluster: Cluster, broker_id: int) -> Connection:
+    """Return a connection to the broker with that id. Raises `RequestRefused`: BROKER_ID_NOT_REGISTERED."""
     for broker in cluster.metadata([]).brokers:
         if broker.node_id == broker_id:
             return cluster.node_at((broker.host, broker.port))

@@ -1,0 +1,88 @@
+"""The two faces of the Admin API have the same methods, and the documents have all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tools.generate_async_admin import OUTPUT, generated, methods
+
+import headgate.admin
+from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused
+from headgate.admin.arguments import millis
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_asynchronous_face_is_generated() -> None:
+    """From the methods of `Admin` as they are now."""
+    assert OUTPUT.read_text() == generated(), "run python tools/generate_async_admin.py"
+
+
+def test_the_table_of_the_documents_has_every_method() -> None:
+    """With the name of Kafka's Admin, or what it is for."""
+    table = (DOCS / "admin.md").read_text().partition("## Methods")[2]
+    named = set(re.findall(r"`(\w+)`", table))
+    helpers = {"positions_of", "partitions_of"}
+    assert {name for name, _ in methods()} - named - helpers == set()
+
+
+def test_every_error_can_be_imported() -> None:
+    """Those of the table of errors are in `headgate.admin`, and all subclasses there are in the table."""
+    table = (DOCS / "admin.md").read_text().partition("## Errors")[2].partition("## Methods")[0]
+    named = {name for name in re.findall(r"`(\w+)`", table.partition("```python")[0]) if name[0].isupper()}
+    exported = {
+        name
+        for name in headgate.admin.__all__
+        if inspect.isclass(found := getattr(headgate.admin, name)) and issubclass(found, ClientError)
+    }
+    assert exported <= named
+    assert named <= set(headgate.admin.__all__)
+
+
+def test_times_are_datetimes_with_a_time_zone_or_milliseconds() -> None:
+    """Without a time zone nobody knows which moment is meant."""
+    assert millis(datetime(2023, 11, 14, 22, 13, 20, 999, tzinfo=UTC)) == 1_700_000_000_000
+    assert millis(1_700_000_000_000) == 1_700_000_000_000
+    with pytest.raises(ValueError, match="has no time zone"):
+        millis(datetime(2023, 11, 14))
+
+
+def test_both_faces_give_the_same(bootstrap_servers: str) -> None:
+    """Results, errors, and calls that are made at the same time."""
+
+    async def both() -> None:
+        async with AsyncAdmin(bootstrap_servers) as admin:
+            names, groups, _ = await asyncio.gather(
+                admin.topics(), admin.list_groups(), admin.create_topic("of-async", 2)
+            )
+            with Admin(bootstrap_servers) as blocking:
+                assert set(names) <= set(blocking.topics())
+                assert groups == blocking.list_groups()
+                assert [one.partition for one in blocking.partitions_of("of-async")] == [0, 1]
+            with pytest.raises(PartlyRefused, match="of-async: TOPIC_ALREADY_EXISTS"):
+                await admin.create_topic("of-async")
+            await admin.delete_topics(["of-async"])
+
+    asyncio.run(both())
+
+
+def test_the_event_loop_does_not_wait_for_a_call(bootstrap_servers: str) -> None:
+    """A server that is away costs its task a second, and other tasks nothing."""
+
+    async def main() -> int:
+        async with AsyncAdmin("127.0.0.1:1", timeout_s=1) as admin:
+            turns = 0
+            asking = asyncio.ensure_future(admin.topics())
+            while not asking.done():
+                await asyncio.sleep(0)
+                turns += 1
+            with pytest.raises(ClientError, match=r"no connection to 127\.0\.0\.1:1"):
+                await asking
+        return turns
+
+    assert asyncio.run(main()) > 1
