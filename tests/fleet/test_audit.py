@@ -116,7 +116,7 @@ def test_only_one_finding_and_the_exit_codes(
         (["x", "--dead-after", "3 days"], 2, "--dead-after 3 days: a duration is expected, as P7D"),
         (["x", "--dead-after", f"P{'9' * 5000}D"], 2, "a duration is expected, as P7D"),
         (["x", "--retention-minutes", "2147483648"], 2, "2147483647"),
-        (["x", "--output", "xml"], 2, "one of table, json, csv is expected"),
+        (["x", "--output", "xml"], 2, "table, json or csv is expected"),
     ],
 )
 def test_mistakes(command: Command, arguments: list[str], code: int, message: str) -> None:

@@ -13,7 +13,6 @@ from headgate.domain.ids import GroupId
 from headgate.log.batch import Record, encode_batch
 from headgate.records import GroupMetadata, GroupTombstone, encode
 from headgate.records import Record as LogRecord
-from headgate.records.share_group_model import ShareGroupMetadata
 from headgate.spark.event_columns import assigned_partitions
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
 
@@ -56,11 +55,11 @@ def test_emptied_and_removed_groups_are_distinguished(tmp_path: Path) -> None:
 
 def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
     """They have a name if Kafka's schemas have one, and the group id at the start of every such key."""
-    share_group = encode(ShareGroupMetadata(group_id=GroupId("g2"), epoch=7))
+    streams_group: tuple[bytes, bytes | None] = (struct.pack(">hh", 17, 2) + b"g2", b"v")
     unheard_of = struct.pack(">h", 4711) + b"whatever"
-    written = [share_group, (unheard_of, None)]
+    written = [streams_group, (unheard_of, None)]
     rows = events(tmp_path, [Record(key, value, NOW) for key, value in written])
-    assert [row["record_name"] for row in rows] == ["ShareGroupMetadata", None]
+    assert [row["record_name"] for row in rows] == ["StreamsGroupMetadata", None]
     assert [row["group_id"] for row in rows] == ["g2", None]
     assert [row["event"] for row in rows] == ["other", "other"]
     assert [(row["key"], row["value"]) for row in rows] == written

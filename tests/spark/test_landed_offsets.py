@@ -163,7 +163,7 @@ def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -
             life.note(admin)
         for target in (early, late):
             landed = land(broker.bootstrap_servers, target)
-            assert landed.incomplete.keys() == {0}
+            assert landed.incomplete.keys() == {TopicPartition(GROUP_OFFSETS_TOPIC, 0)}
             assert life.landed_now(target) == life.moments[-1].committed
             for moment in life.moments:
                 for row in offsets_as_of(target, moment.time).to_pylist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import shutil
 import subprocess
@@ -15,12 +16,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from tests.spark.coordinator_records import GROUP, NOW
+from tests.spark.landing_kills import kill_at_each_write
 from tests.spark.support import rows_of
 from tests.waiting import wait_until
 from typer.testing import CliRunner
 
 from headgate.cli import app
-from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName, TopicPartition
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import SyncMark, save_sync_mark
@@ -58,10 +60,11 @@ class Broker:
         directory.mkdir()
         (directory / "meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\n")
         self.ends = {0: 0, 1: 0}
+        self.topic = TOPIC
 
     def append(self, partition: int, records: list[Record], *, epoch: int = 0, durable: bool = True) -> None:
         """Write a batch, and mark it as durable."""
-        folder = self.directory / f"{TOPIC}-{partition}"
+        folder = self.directory / f"{self.topic}-{partition}"
         folder.mkdir(exist_ok=True)
         with (folder / f"{0:020}.log").open("ab") as file:
             file.write(encode_batch(records, base_offset=self.ends[partition], leader_epoch=epoch))
@@ -69,9 +72,15 @@ class Broker:
         if durable:
             self.sync(partition, self.ends[partition])
 
+    def another_log(self, topic: str) -> Broker:
+        """Return the same directory, to write to another log."""
+        other = copy.copy(self)
+        other.topic, other.ends = topic, {0: 0, 1: 0}
+        return other
+
     def sync(self, partition: int, end: int) -> None:
         """Write the sync mark."""
-        folder = self.directory / f"{TOPIC}-{partition}"
+        folder = self.directory / f"{self.topic}-{partition}"
         assert save_sync_mark(OsFileSystem(), folder, SyncMark(0, 0, end))
 
 
@@ -79,6 +88,11 @@ def commit(offset: int, day: int = 0, *headers: tuple[bytes, bytes]) -> Record:
     """Return a commit of this offset."""
     what = OffsetCommit(GroupId("g"), TopicName("t"), 0, offset, 0, "", Millis(NOW))
     return Record(*encode(what), NOW + day * DAY_MS, headers)
+
+
+def where(partition: int) -> TopicPartition:
+    """Return a partition of the log."""
+    return TopicPartition(GROUP_OFFSETS_TOPIC, partition)
 
 
 def event(day: int = 0) -> Record:
@@ -141,7 +155,7 @@ def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
     target = tmp_path / "tables"
     landed = land(str(broker.directory), str(target), tables=list(VIEWS))
     assert landed.rows == {"offset_commits": 5, "group_events": 2}
-    assert landed.ends == {0: 5, 1: 2}
+    assert landed.ends == {where(0): 5, where(1): 2}
     check(broker, target)
     days = sorted(file.parent.name for file in target.glob("offset_commits/log_partition=0/*/*.parquet"))
     assert days == ["date=2023-11-14", "date=2023-11-15", "date=2023-11-16"]
@@ -158,38 +172,23 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is lost or duplicated, also with new records between the two runs."""
-    write = Folder.write
-    left = 0
-
-    def dying(self: Folder, name: str, content: bytes) -> None:
-        nonlocal left
-        if not left:
-            raise OSError("killed")
-        left -= 1
-        write(self, name, content)
-
     broker = Broker(tmp_path / "one")
     broker.append(0, [commit(1), event(), commit(2, 1)])
-    survived = False
-    for step in range(60):
-        target = tmp_path / f"tables{step}"
-        left = step
-        monkeypatch.setattr(Folder, "write", dying)
-        try:
-            land(str(broker.directory), str(target))
-            survived = True
-        except (OSError, LandingFailed):
-            broker.append(0, [commit(100 + step), event()])
-        monkeypatch.setattr(Folder, "write", write)
-        land(str(broker.directory), str(target))
+
+    def check_all(target: Path) -> None:
         check(broker, target)
         check_states(target)
-        if survived:
-            break
-    assert survived
+
+    writes = kill_at_each_write(
+        tmp_path,
+        monkeypatch,
+        lambda target: land(str(broker.directory), str(target)),
+        lambda step: broker.append(0, [commit(100 + step), event()]),
+        check_all,
+    )
     # Two files of commits, one each of events and rebalances, three of states, the progress four times, and
     # two samples, and the progress after the check of past days.
-    assert step == 14
+    assert writes == 14
 
 
 def test_large_logs_are_landed_range_by_range(
@@ -210,12 +209,12 @@ def test_a_run_that_is_not_complete_yet_is_not_landed(broker: Broker, tmp_path: 
         places = [RunPlace(2, at, 6), RunPlace(2, at + 1, 6)]
         broker.append(1, [commit(10 + at, 0, place.header()) for place in places])
         expected = 2 if at < 4 else 8
-        assert land(str(broker.directory), str(target)).ends[1] == expected
+        assert land(str(broker.directory), str(target)).ends[where(1)] == expected
     check(broker, target)
     broker.append(1, [commit(20, 0, RunPlace(8, 0, 5).header())])
-    assert land(str(broker.directory), str(target)).ends[1] == 8
+    assert land(str(broker.directory), str(target)).ends[where(1)] == 8
     broker.append(1, [commit(30)])
-    assert land(str(broker.directory), str(target)).ends[1] == 10
+    assert land(str(broker.directory), str(target)).ends[where(1)] == 10
     check(broker, target)
 
 

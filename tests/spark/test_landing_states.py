@@ -15,6 +15,7 @@ import pytest
 from tests.spark.coordinator_records import GROUP, MEMBER, NOW
 from tests.spark.support import collect, rows_of, write_segment
 from tests.spark.test_consumer_events import assignment, member
+from tests.spark.test_share_events import SHARE, share_joins, share_leaves
 
 import headgate.spark
 from headgate.domain.ids import GroupId, MemberId, TopicId
@@ -30,6 +31,7 @@ from headgate.records import (
     encode,
 )
 from headgate.records import Record as LogRecord
+from headgate.records.share_group_model import ShareGroupMetadata
 from headgate.spark.group_transforms import assignments, rebalances
 from headgate.spark.landing import current, groups
 from headgate.spark.landing.current import COMMITS_SCHEMA
@@ -156,12 +158,13 @@ CG = GroupId("cg")
 
 
 def lives(chance: random.Random, length: int) -> list[LogRecord]:
-    """Return records of a classic and a consumer group, with removals, in an order as brokers write them."""
+    """Return records of a classic, a consumer and a share group, with removals, ordered as brokers do."""
     found: list[LogRecord] = []
     generation = epoch = 0
     members: list[str] = []
+    sharing: set[str] = set()
     for _ in range(length):
-        match chance.choice(["classic", "removed", "join", "leave", "epoch", "own", "pause", "end"]):
+        match chance.choice(["classic", "removed", "join", "leave", "epoch", "own", "pause", "end", "share"]):
             case "classic":
                 generation += chance.randrange(2)
                 now = tuple(
@@ -188,6 +191,11 @@ def lives(chance: random.Random, length: int) -> list[LogRecord]:
                 found.append(PausedTopicPartitions(group_id=CG, partitions={FLIGHTS: paused}))
                 if chance.random() < 0.3:
                     found.append(PausedTopicPartitionsTombstone(CG))
+            case "share":
+                name = chance.choice("def")
+                found += share_leaves(name) if name in sharing else share_joins(name, 1, len(sharing))
+                sharing ^= {name}
+                found.append(ShareGroupMetadata(group_id=SHARE, epoch=len(found)))
             case "end" if not members:
                 found.append(ConsumerGroupTombstone(ConsumerRecordType.GROUP, CG, ""))
                 epoch = 0

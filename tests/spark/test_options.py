@@ -36,11 +36,10 @@ def test_every_documented_option_is_understood_in_any_case() -> None:
         "failOnCorrupt": "False",
         "failOnDataLoss": "false",
         "includeHeaders": "False",
+        "isolationLevel": "read_committed",
         "timeout": "1.5s",
     }
-    assert set(values) | {"kafka.bootstrap.servers", "subscribePattern", "assign", "isolationLevel"} == set(
-        NAMES
-    )
+    assert set(values) | {"kafka.bootstrap.servers", "subscribePattern", "assign"} == set(NAMES)
     options = parse({name.lower(): value for name, value in values.items()})
     first, second = TopicPartition(FLIGHTS, 0), TopicPartition(FLIGHTS, 1)
     assert options.starting_offsets == {first: 23, second: -2}
@@ -50,11 +49,12 @@ def test_every_documented_option_is_understood_in_any_case() -> None:
     assert (options.min_partitions, options.max_bytes_per_task) == (7, 64 << 20)
     assert not options.fail_on_corrupt
     assert not options.fail_on_data_loss
+    assert options.is_committed_only
 
 
 def test_the_isolation_level_has_two_names() -> None:
     """Ours, and that of Spark's Kafka source; without one, everything is read."""
-    given = {"bootstrap.servers": "a:1", "topic": "flights"}
+    given = {"path": "/data", "topic": "flights"}
     assert parse(given | {"isolationLevel": "Read_Committed"}).is_committed_only
     assert parse(given | {"kafka.isolation.level": "read_committed"}).is_committed_only
     assert not parse(given | {"isolationLevel": "read_uncommitted"}).is_committed_only
@@ -89,7 +89,6 @@ def test_the_isolation_level_has_two_names() -> None:
         ({"minPartitions": "0"}, "whole number"),
         ({"maxBytesPerTask": "much"}, "not a size"),
         ({"isolationLevel": "serializable"}, "neither read_uncommitted nor read_committed"),
-        ({"isolationLevel": "read_committed"}, "goes with kafka.bootstrap.servers only"),
         ({"failOnCorrupt": "maybe"}, "neither true nor false"),
     ],
 )
@@ -113,9 +112,6 @@ def test_columns_that_do_not_exist_are_refused() -> None:
 def test_a_reader_of_one_topic_refuses_another() -> None:
     """The typed readers have a fixed topic."""
     assert parse({"path": "/data"}, topic="__consumer_offsets").topics.names == ("__consumer_offsets",)
-    with pytest.raises(OptionError, match="does not go with a reader of __consumer_offsets"):
-        given = {"bootstrap.servers": "a:1", "isolationLevel": "read_committed"}
-        parse(given, topic="__consumer_offsets")
     with pytest.raises(OptionError, match="__consumer_offsets only"):
         parse(GIVEN, topic="__consumer_offsets")
 

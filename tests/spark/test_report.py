@@ -98,7 +98,7 @@ def test_a_data_directory_has_a_report_too_with_the_command(
     target = tmp_path / "report.html"
     result = CliRunner().invoke(app, ["spark", "report", str(broker.data_dir), str(target), "--no-lag"])
     assert result.exit_code == 0, result.stderr
-    assert "3 groups, 1 of them with findings" in result.stderr
+    assert "3 groups, 1 with findings" in result.stderr
     read = _Page(target.read_text())
     assert "unknown" in read.words and read.tags.count("svg") == 4
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]

@@ -167,7 +167,7 @@ def test_corrupt_batches_are_skipped_and_counted_when_configured(
     """All other records are read, and the size of the missing part is reported."""
     spoil(directory, 0, 70)
     assert offsets(directory, failOnCorrupt="false")[0] == list(range(4, 25))
-    assert "skipped 1 unreadable stretches" in capsys.readouterr().err
+    assert "skipped 1 unreadable part" in capsys.readouterr().err
     (row,) = corruptions(directory)
     assert (row["position"], row["size"], row["is_tail"]) == (0, len(numbered(4, 0)), False)
 

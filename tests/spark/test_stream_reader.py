@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.stream_engine import Checkpoint, Engine, Row
+from tests.spark.test_committed import Writer
 
 import headgate
 from headgate.admin import Admin, ToOffset, TopicPartition
+from headgate.client.cluster import Cluster
 from headgate.client.errors import PartlyRefused, RequestRefused
 from headgate.client.membership import MemberSettings, Membership, remove_member
 from headgate.domain.ids import GroupId, TopicName
@@ -472,6 +474,33 @@ def test_available_now_reads_what_was_there_and_commits_all_of_it(
     assert committed(admin, topic) == [10, 10]
 
 
+def test_a_stream_of_committed_records_waits_at_an_open_transaction(
+    broker: headgate.Broker, topic: str, start: Start
+) -> None:
+    """It leaves out aborted ones; a group whose offset is behind the open one waits there, too."""
+    with Cluster(broker.bootstrap_servers) as cluster:
+        first, second = (Writer(cluster, f"{topic}-{name}", topic) for name in "ab")
+        first.write(0, "aborted")
+        first.end(False)
+        second.write(0, "open")
+        first.write(0, "committed")
+        first.end(True)
+        everything = Checkpoint()
+        start(everything, **{"group.id": f"{topic}-all"}).available_now()
+        assert places(everything.rows, 0) == [*range(11), 12, 13]
+        checkpoint = Checkpoint()
+        engine = start(checkpoint, isolationLevel="read_committed")
+        assert places(engine.trigger(), 0) == [*range(10)]
+        engine.stop()
+        ahead = start(everything, **{"group.id": f"{topic}-all", "isolationLevel": "read_committed"})
+        assert ahead.trigger() == []
+        second.end(True)
+        assert ahead.trigger() == []
+        ahead.stop()
+        last = start(checkpoint, isolationLevel="read_committed")
+        assert places(until(last, lambda rows: len(rows) > 0), 0) == [12, 13]
+
+
 def test_a_broker_that_restarts_stops_nothing(tmp_path: object) -> None:
     """Commits and reads wait for it."""
     with headgate.run(SETTINGS) as broker:
@@ -498,7 +527,6 @@ def test_a_broker_that_restarts_stops_nothing(tmp_path: object) -> None:
     [
         ({"group.id": ""}, "group.id is missing"),
         ({"endingOffsets": '{"t": {"0": 1}}'}, "no end"),
-        ({"isolationLevel": "read_committed"}, "not with a stream"),
         ({"subscribe": "", "assign": '{"t": [0]}'}, "not assign"),
         ({"startingOffsets": "yesterday"}, "is not like"),
         ({"startingOffsets": '{"u": {"0": 1}}'}, "topics that are not read"),

@@ -22,6 +22,7 @@ from headgate.fleet.reset import (
     undo_of,
 )
 from headgate.fleet.rules import Finding, Rules
+from headgate.fleet.share_states import share_states_as_of, share_states_now
 
 __all__ = [
     "AuditFailed",
@@ -37,5 +38,7 @@ __all__ = [
     "execute",
     "load_plan",
     "save_plan",
+    "share_states_as_of",
+    "share_states_now",
     "undo_of",
 ]

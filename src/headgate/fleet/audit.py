@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headgate.client.cluster import LATEST, Cluster
@@ -31,6 +32,7 @@ from headgate.topics.catalogue_copy import read_catalogue
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 RETENTION = "offsets.retention.minutes"
 TIMEOUT = "10s"
 """Timeout of each call to a broker, with its retries: somebody waits for an audit."""
@@ -114,17 +116,22 @@ class Source:
     """The retentions of groups that have one of their own."""
 
 
-def look_at(source: str) -> Source:
-    """Return what an audit needs to know first. Raises ClientError, MissingData, OptionError."""
+def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
+    """Return what an audit needs to know first. `further` options of the source are for TLS and SASL.
+
+    Raises ClientError, MissingData, OptionError.
+    """
     name, value = source_option(source)
-    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": TIMEOUT})
+    options = parse({**further, name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": TIMEOUT})
     if options.path is not None:
         partitions = topics_in(options.path).get(GROUP_OFFSETS_TOPIC, {})
         if not partitions:
             raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
         return Source(options, tuple(partitions), None, Settings()[RETENTION], _retentions_in(options.path))
     assert options.bootstrap_servers is not None
-    with Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True) as cluster:
+    with Cluster(
+        options.bootstrap_servers, options.timeout_s, waits_for_nodes=True, security=options.security
+    ) as cluster:
         response = cluster.metadata()
         cluster.learn_leaders(response)
         there = [

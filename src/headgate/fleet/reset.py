@@ -142,7 +142,7 @@ class Outcome:
 def execute(admin: Admin, plan: Sequence[PlannedOffsets]) -> Iterator[Outcome]:
     """Execute a plan, group by group, and yield what became of each.
 
-    Raises `ClientError` when the cluster cannot be reached; the same call again goes on from there.
+    Raises `ClientError` when the cluster cannot be reached; the same call continues from there.
     """
     for planned in plan:
         yield _execute_one(admin, planned)

@@ -22,6 +22,8 @@ from headgate.spark.readers import (
     offset_commits,
     records,
     register,
+    share_deliveries,
+    transactions,
 )
 
 # By default Spark starts its workers with the first `python3` it finds; they must find this package. Spark
@@ -37,4 +39,6 @@ __all__ = [
     "offset_commits",
     "records",
     "register",
+    "share_deliveries",
+    "transactions",
 ]

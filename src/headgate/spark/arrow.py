@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headgate.log.batch_records import Records, read_headers
 from headgate.log.batch_scan import Bits, Ints
+from headgate.spark import text_kernel
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -28,6 +29,9 @@ class Rows:
     count: int
     columns: Mapping[str, Column]
 
+
+_MOST_BYTES = (1 << 31) - 1
+"""Maximum size of a column, whose positions have 32 bits."""
 
 LAST_TIMESTAMP_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, the maximum of Spark's timestamps."""
@@ -63,6 +67,10 @@ def constant(value: str | int, size: int, kind: pa.DataType) -> pa.Array:
 
 def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     """Return a binary column: `size` bytes from `at` in each row, null for size -1. Positions must ascend."""
+    copy = text_kernel.compiled_copy_parts
+    total = int(size.sum(where=size > 0))
+    if copy is not None and total <= _MOST_BYTES:
+        return _copied(payload, at, size, copy)
     count = len(at)
     bounds = np.empty(2 * count + 1, dtype=np.int32)
     bounds[0:-1:2] = at
@@ -72,6 +80,17 @@ def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     is_null = size < 0
     wanted = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=is_null if is_null.any() else None)
     return parts.take(wanted)
+
+
+def _copied(payload: bytes | bytearray, at: Ints, size: Ints, copy: Callable[..., None]) -> pa.Array:
+    is_null = size < 0
+    ends = np.zeros(len(at) + 1, np.int32)
+    np.cumsum(np.maximum(size, 0) if is_null.any() else size, out=ends[1:])
+    content = np.empty(int(ends[-1]), np.uint8)
+    copy(np.frombuffer(payload, np.uint8), at, ends, content)
+    there = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
+    buffers = [there, pa.py_buffer(ends), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(at), buffers)
 
 
 def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:

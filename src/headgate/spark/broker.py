@@ -23,6 +23,7 @@ from headgate.client.cluster import (
     Fetched,
 )
 from headgate.client.errors import RequestRefused, check
+from headgate.client.security import NOT_SECURED, Security
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName, TopicPartition
 from headgate.log.batch_scan import PADDING, Chunk, Corruption, Scan, scan_chunk
@@ -70,10 +71,11 @@ class FetchTask(Task):
     topic_ids: Mapping[TopicName, TopicId]
     """The ids of its topics in the plan: records of a later topic of the same name are not read."""
     is_committed_only: bool = False
+    security: Security = NOT_SECURED
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
         """Fetch all ranges, response by response, each with its partition."""
-        with connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+        with self._connected() as cluster:
             for offsets in self.ranges:
                 for scan in _Fetching(self, cluster, offsets).scans():
                     yield offsets.where, scan
@@ -82,9 +84,12 @@ class FetchTask(Task):
         """Fetch the record at an offset that another task may read, if the plan includes it."""
         log_end = max(offsets.log_end for offsets in self.ranges if offsets.where == where)
         if offset < log_end:
-            with connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+            with self._connected() as cluster:
                 wanted = OffsetRange(where, offset, offset + 1, log_end)
                 yield from _Fetching(self, cluster, wanted).scans()
+
+    def _connected(self) -> Cluster:
+        return connect(self.bootstrap_servers, self.timeout_s, self.leaders, self.security)
 
 
 class _Fetching:
@@ -195,7 +200,7 @@ class _Fetching:
 def plan(options: Options) -> list[Task]:
     """Get the bounds of the partitions from the cluster, and divide the offsets. Raises MissingData."""
     assert options.bootstrap_servers is not None
-    with connect(options.bootstrap_servers, options.timeout_s) as cluster:
+    with connect(options.bootstrap_servers, options.timeout_s, security=options.security) as cluster:
         partitions, topic_ids = _partitions(cluster, options)
         options.check_partitions(partitions)
         earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -230,6 +235,7 @@ def divide(
             share,
             {name: topic_ids[name] for name in {one.where.topic for one in share} if name in topic_ids},
             options.is_committed_only,
+            options.security,
         )
         for share in share_out(ranges, options.min_partitions)
     ]
@@ -241,10 +247,15 @@ def isolation_level(is_committed_only: bool) -> int:
 
 
 def connect(
-    servers: str, timeout_s: float, leaders: Mapping[TopicPartition, Address] | None = None
+    servers: str,
+    timeout_s: float,
+    leaders: Mapping[TopicPartition, Address] | None = None,
+    security: Security = NOT_SECURED,
 ) -> Cluster:
     """Return a client that waits for nodes that are restarting."""
-    return Cluster(servers, timeout_s, CLIENT_ID, leaders=leaders or {}, waits_for_nodes=True)
+    return Cluster(
+        servers, timeout_s, CLIENT_ID, leaders=leaders or {}, waits_for_nodes=True, security=security
+    )
 
 
 def _partitions(cluster: Cluster, options: Options) -> tuple[list[TopicPartition], dict[TopicName, TopicId]]:

@@ -21,14 +21,20 @@ _LAST_VERSION = 4
 _NONE = -1
 
 
-def number(octets: Any, at: Any, width: Any) -> Any:
-    """Return the big-endian integer of so many bytes."""
-    value = int(octets[at])
-    if value >= 0x80:
-        value -= 0x100
-    for index in range(1, width):
-        value = value * 0x100 + int(octets[at + index])
-    return value
+def int16(octets: Any, at: Any) -> Any:
+    """Return the big-endian integer of two bytes."""
+    value = (int(octets[at]) << 8) | int(octets[at + 1])
+    return value - ((value & 0x8000) << 1)
+
+
+def int32(octets: Any, at: Any) -> Any:
+    """Return the big-endian integer of four bytes."""
+    return int16(octets, at) * 0x10000 + ((int(octets[at + 2]) << 8) | int(octets[at + 3]))
+
+
+def int64(octets: Any, at: Any) -> Any:
+    """Return the big-endian integer of eight bytes."""
+    return int32(octets, at) * 0x100000000 + (int32(octets, at + 4) & 0xFFFFFFFF)
 
 
 def find_commits(
@@ -43,19 +49,19 @@ def find_commits(
         end = at + key_size[row]
         if key_size[row] < _SMALLEST_KEY:
             continue
-        version = number(octets, at, 2)
-        group_size = number(octets, at + 2, 2)
+        version = int16(octets, at)
+        group_size = int16(octets, at + 2)
         topic_at = at + 6 + group_size
         if version < 0 or version > 1 or group_size < 0 or topic_at + 4 > end:
             continue
-        topic_size = number(octets, topic_at - 2, 2)
+        topic_size = int16(octets, topic_at - 2)
         if topic_size < 0 or topic_at + topic_size + 4 != end:
             continue
         out[0, row] = at + 4
         out[1, row] = group_size
         out[2, row] = topic_at
         out[3, row] = topic_size
-        out[4, row] = number(octets, end - 4, 4)
+        out[4, row] = int32(octets, end - 4)
         out[5, row] = _NONE
         if value_size[row] < 0:
             kind[row] = TOMBSTONE
@@ -64,7 +70,7 @@ def find_commits(
         end = at + value_size[row]
         if value_size[row] < 2:
             continue
-        version = number(octets, at, 2)
+        version = int16(octets, at)
         out[5, row] = version
         if version > _LAST_VERSION:
             kind[row] = UNKNOWN
@@ -72,11 +78,11 @@ def find_commits(
         at += 2
         if at + (12 if version >= 3 else 8) > end:
             continue
-        out[6, row] = number(octets, at, 8)
+        out[6, row] = int64(octets, at)
         at += 8
         out[7, row] = _NONE
         if version >= 3:
-            out[7, row] = number(octets, at, 4)
+            out[7, row] = int32(octets, at)
             at += 4
         size = 0
         if version == _LAST_VERSION:
@@ -88,18 +94,18 @@ def find_commits(
                     break
             size -= 1
         else:
-            size = number(octets, at, 2)
+            size = int16(octets, at)
             at += 2
         if size < 0 or at + size + (16 if version == 1 else 8) > end:
             continue
         out[8, row] = at
         out[9, row] = size
         at += size
-        out[10, row] = number(octets, at, 8)
+        out[10, row] = int64(octets, at)
         at += 8
         out[11, row] = _NONE
         if version == 1:
-            out[11, row] = number(octets, at, 8)
+            out[11, row] = int64(octets, at)
             at += 8
         if at == end or version == _LAST_VERSION:
             kind[row] = UNKNOWN if version < 0 else KNOWN
@@ -111,7 +117,8 @@ def _compiled() -> Callable[..., None] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    register_jitable(number)
+    for read in (int16, int32, int64):
+        register_jitable(inline="always")(read)
     compiled: Callable[..., None] = njit(cache=True, nogil=True)(find_commits)
     return compiled
 

@@ -8,9 +8,7 @@ and value unchanged.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.domain.assigned_partitions import read_assignment
@@ -27,11 +25,14 @@ from headgate.records import (
     decode,
 )
 from headgate.records.consumer_model import is_consumer_record
+from headgate.records.share_group_model import is_share_group_record
 from headgate.spark import arrow
-from headgate.spark.arrow import Column, Rows
+from headgate.spark.arrow import Rows
 from headgate.spark.commit_columns import is_offset_commit
 from headgate.spark.consumer_events import consumer_event, topic_id_text
-from headgate.spark.schemas import GROUP_EVENTS, arrow_type
+from headgate.spark.event_rows import MALFORMED, OTHER, Event, event_columns, keys_and_values
+from headgate.spark.schemas import GROUP_EVENTS
+from headgate.spark.share_events import share_event
 
 RECORD_NAMES = {
     0: "LegacyOffsetCommit",
@@ -69,8 +70,6 @@ CONSUMER_PROTOCOL = "consumer"
 _MARKER_EVENTS = {0: "transaction_aborted", 1: "transaction_committed"}
 _MARKER_NAME = "TransactionMarker"
 
-Event = dict[str, Any]
-
 
 def rows(records: Records, where: TopicPartition) -> Rows:
     """Return all records except offset commits, as `schemas.GROUP_EVENTS`."""
@@ -79,79 +78,28 @@ def rows(records: Records, where: TopicPartition) -> Rows:
 
 def rows_of(records: Records, where: TopicPartition) -> Rows:
     """Return records none of which is an offset commit, as `schemas.GROUP_EVENTS`."""
-    count = len(records)
     is_control, producer_id = records.is_control, records.batches.producer_id[records.batch]
-    keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
-    values = arrow.binaries(records.payload, records.value_at, records.value_size).to_pylist()
+    keys, values = keys_and_values(records)
     events = [
         _marker(key) if control else _event(key, value)
         for key, value, control in zip(keys, values, is_control.tolist(), strict=True)
     ]
-    raw = np.asarray([event["event"] in ("other", "malformed") for event in events], dtype=np.bool_)
-
-    def column(name: str) -> Column:
-        return lambda: pa.array([event.get(name) for event in events], type=_TYPES[name])
-
-    def kept(cells: list[bytes | None]) -> Column:
-        return lambda: pa.array(
-            [cell if keep else None for cell, keep in zip(cells, raw.tolist(), strict=True)], type=pa.binary()
-        )
-
-    columns: dict[str, Column] = {
-        "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
-        "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
-        "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
-        "log_leader_epoch": lambda: arrow.leader_epochs(records),
-        **{name: column(name) for name in _DECODED},
-        "is_tombstone": lambda: pa.array((records.value_size < 0) & ~is_control),
-        "producer_id": lambda: arrow.integers(producer_id, pa.int64(), ~is_control),
-        "key": kept(keys),
-        "value": kept(values),
-    }
-    return Rows(count, columns)
-
-
-_TYPES = {field.name: arrow_type(field.dataType) for field in GROUP_EVENTS}
-_DECODED = (
-    "record_type",
-    "record_name",
-    "group_id",
-    "event",
-    "generation",
-    "protocol_type",
-    "protocol",
-    "leader",
-    "state_timestamp",
-    "members",
-    "epoch",
-    "previous_epoch",
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "rack_id",
-    "rebalance_timeout_ms",
-    "member_state",
-    "server_assignor",
-    "topics",
-    "regular_expression",
-    "assigned",
-    "pending_revocation",
-    "paused",
-)
+    columns = event_columns(records, where, GROUP_EVENTS, events, (keys, values))
+    columns["producer_id"] = lambda: arrow.integers(producer_id, pa.int64(), ~is_control)
+    return Rows(len(records), columns)
 
 
 def _marker(key: bytes | None) -> Event:
     """Return the event of a control record; its key is int16 version, int16 type."""
     if key is None or len(key) < 4:
-        return {"event": "malformed"}
+        return {"event": MALFORMED}
     (kind,) = struct.unpack_from(">h", key, 2)
-    return {"record_name": _MARKER_NAME, "event": _MARKER_EVENTS.get(kind, "other")}
+    return {"record_name": _MARKER_NAME, "event": _MARKER_EVENTS.get(kind, OTHER)}
 
 
 def _event(key: bytes | None, value: bytes | None) -> Event:
     if key is None or len(key) < 2:
-        return {"event": "malformed"}
+        return {"event": MALFORMED}
     (record_type,) = struct.unpack_from(">h", key)
     event: Event = {"record_type": record_type, "record_name": RECORD_NAMES.get(record_type)}
     if record_type in RECORD_NAMES:
@@ -159,7 +107,7 @@ def _event(key: bytes | None, value: bytes | None) -> Event:
     try:
         record = decode(key, value)
     except MalformedRecord:
-        return event | {"event": "malformed"}
+        return event | {"event": MALFORMED}
     match record:
         case GroupMetadata():
             return event | _group(record)
@@ -171,7 +119,9 @@ def _event(key: bytes | None, value: bytes | None) -> Event:
             return event | {"event": "paused_partitions"}
     if is_consumer_record(record):
         return event | consumer_event(record)
-    return event | {"event": "other"}
+    if is_share_group_record(record):
+        return event | share_event(record)
+    return event | {"event": OTHER}
 
 
 def _group_id(key: bytes) -> str | None:

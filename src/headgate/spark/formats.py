@@ -8,7 +8,12 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
+from headgate.domain.ids import (
+    GROUP_OFFSETS_TOPIC,
+    OFFSETS_HISTORY_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from headgate.spark.options import OptionError, parse
 from headgate.spark.source import (
     CORRUPTIONS_VIEW,
@@ -17,6 +22,8 @@ from headgate.spark.source import (
     OFFSET_COMMITS_VIEW,
     OFFSETS_HISTORY_VIEW,
     RECORDS_VIEW,
+    SHARE_DELIVERIES_VIEW,
+    TRANSACTIONS_VIEW,
     CorruptionsReader,
     HistoryReader,
     View,
@@ -136,6 +143,30 @@ class GroupEventsDataSource(_LogDataSource):
         return "headgate_group_events"
 
 
+class TransactionsDataSource(_LogDataSource):
+    """`format("headgate_transactions")`: the transaction coordinator's log as `schemas.TRANSACTIONS`."""
+
+    view = TRANSACTIONS_VIEW
+    topic = TRANSACTION_STATE_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_transactions"
+
+
+class ShareDeliveriesDataSource(_LogDataSource):
+    """`format("headgate_share_deliveries")`: the share coordinator's log as `schemas.SHARE_DELIVERIES`."""
+
+    view = SHARE_DELIVERIES_VIEW
+    topic = SHARE_STATE_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "headgate_share_deliveries"
+
+
 class CorruptionsDataSource(_LogDataSource):
     """`format("headgate_corruptions")`: the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`."""
 
@@ -157,5 +188,7 @@ DATA_SOURCES = (
     IncompleteCommitsDataSource,
     OffsetHistoryDataSource,
     GroupEventsDataSource,
+    TransactionsDataSource,
+    ShareDeliveriesDataSource,
     CorruptionsDataSource,
 )

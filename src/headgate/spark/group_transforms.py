@@ -1,8 +1,8 @@
 """Transforms of group records: the members of groups over time, and the partitions that each member reads.
 
 Pure functions from DataFrame to DataFrame, like those of `transforms`. Classic groups write one record for
-each generation. Consumer groups (KIP-848) write a record for each member, target and assignment, and one for
-each group epoch after the records that caused it.
+each generation. Consumer groups (KIP-848) and share groups (KIP-932) write a record for each member, target
+and assignment, and one for each group epoch after the records that caused it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import ArrayType, StringType
 
+from headgate.records.share_group_model import ShareGroupRecordType
 from headgate.spark.schemas import ASSIGNMENTS, REBALANCES, UNKNOWN_RECORDS
 from headgate.spark.transforms import Transform, exactly
 
@@ -20,10 +21,10 @@ _CLASSIC_EVENTS = ("assigned", "emptied", "removed")
 def rebalances() -> Transform:
     """`GROUP_EVENTS` -> `REBALANCES`: every change of a group's members.
 
-    For a classic group that is a generation, for a consumer group an epoch. `joined` and `left` are member
-    ids, compared with the previous generation or epoch; a removed group begins anew. Records of classic
-    groups that change neither the generation nor the members give no row, such as the first record of an
-    empty group. A static member that rejoins with a new id is a change.
+    For a classic group that is a generation, for a consumer or share group an epoch. `joined` and `left` are
+    member ids, compared with the previous generation or epoch; a removed group begins anew. Records of
+    classic groups that change neither the generation nor the members give no row, such as the first record of
+    an empty group. A static member that rejoins with a new id is a change.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -35,7 +36,8 @@ def rebalances() -> Transform:
 def assignments() -> Transform:
     """`GROUP_EVENTS` -> `ASSIGNMENTS`: the partitions of each member of each group at the end of the log.
 
-    A member of a classic group has topics by name, one of a consumer group by id.
+    A member of a classic group has topics by name, one of a consumer or share group by id. Several members of
+    a share group may have the same partition.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -86,7 +88,7 @@ def _generations(group_events: DataFrame) -> DataFrame:
 
 
 def _epochs(group_events: DataFrame) -> DataFrame:
-    """Return each epoch of consumer groups, with the members that joined and left since the previous one."""
+    """Return each epoch of consumer and share groups, with the members that came and went since the last."""
     of_member = Window.partitionBy("group_id", "member_id").orderBy("log_offset")
     of_group = Window.partitionBy("group_id").orderBy("log_offset")
     ends_epoch = F.col("event") == "group_epoch"  # the next epoch, or the removal of the group
@@ -164,7 +166,16 @@ def _classic_assignments(group_events: DataFrame) -> DataFrame:
 
 
 def _consumer_assignments(group_events: DataFrame) -> DataFrame:
-    carried = ("is_tombstone", "assigned", "epoch", "log_partition", "log_offset", "log_timestamp")
+    carried = (
+        "is_tombstone",
+        "record_type",
+        "assigned",
+        "epoch",
+        "log_partition",
+        "log_offset",
+        "log_timestamp",
+    )
+    is_share = F.col("record_type") == ShareGroupRecordType.CURRENT_ASSIGNMENT
     return (
         group_events.where(F.col("event") == "member_assignment")
         .groupBy("group_id", "member_id")
@@ -174,7 +185,7 @@ def _consumer_assignments(group_events: DataFrame) -> DataFrame:
         .withColumn("one", F.explode("assigned"))
         .select(
             "group_id",
-            F.lit("consumer").alias("group_type"),
+            F.when(is_share, "share").otherwise("consumer").alias("group_type"),
             "member_id",
             "epoch",
             "one.topic_id",

@@ -16,12 +16,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from headgate.client.security import NOT_SECURED, Security, SecurityProblem, is_of_security
 from headgate.domain.ids import TopicName, TopicPartition
 
 EARLIEST = -2
 LATEST = -1
 
 _ADDRESSES = re.compile(r"[^/,\s]+:\d+(,[^/,\s]+:\d+)*")
+_PREFIX = "kafka."
+"""The prefix of Kafka's properties: those of TLS and SASL are taken as `--command-config` has them."""
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -39,8 +42,8 @@ NAMES = {
     "startingOffsets": 'earliest (default), or JSON {"topic": {"0": 23, "1": -2}}, -2 being earliest',
     "endingOffsets": 'latest (default), or JSON {"topic": {"0": 50, "1": -1}}, -1 being latest; exclusive',
     "includeHeaders": "true (default): the table has the column headers",
-    "isolationLevel": "with kafka.bootstrap.servers: read_uncommitted (default), or read_committed: no "
-    "records of open and aborted transactions; also kafka.isolation.level, its name in Spark's Kafka source",
+    "isolationLevel": "read_uncommitted (default), or read_committed: no records of open and aborted "
+    "transactions; also kafka.isolation.level, its name in Spark's Kafka source",
     "columns": "comma-separated names: only these columns are decoded, in this order (default: all)",
     "minPartitions": "read with at least so many tasks (default: one for each core of the driver's machine)",
     "maxBytesPerTask": "with path: a task reads at most so many bytes (256m; k, m, g)",
@@ -113,6 +116,7 @@ class Options:
     timeout_s: float = 60.0
     fail_on_corrupt: bool = True
     fail_on_data_loss: bool = True
+    security: Security = NOT_SECURED
 
     def check_partitions(self, available: Iterable[TopicPartition]) -> None:
         """Refuse offsets of partitions that are not read. Raises OptionError."""
@@ -130,10 +134,13 @@ def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[s
 
     `topic` is set for readers of a fixed topic. `others` are names that an error can suggest, too.
     """
-    values = _by_documented_name(given, others)
+    secured = {
+        key: value for key, value in given.items() if is_of_security(key.lower().removeprefix(_PREFIX))
+    }
+    values = _by_documented_name({key: given[key] for key in given if key not in secured}, others)
     topics = _topic_choice(values, topic)
     _check_source(values)
-    is_committed_only = _is_committed_only(values, topic)
+    is_committed_only = _is_committed_only(values)
     path = values.get("path")
     columns = values.get("columns")
     return Options(
@@ -150,7 +157,16 @@ def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[s
         timeout_s=_seconds("timeout", values.get("timeout", "60s")),
         fail_on_corrupt=truth("failOnCorrupt", values.get("failOnCorrupt", "true")),
         fail_on_data_loss=truth("failOnDataLoss", values.get("failOnDataLoss", "true")),
+        security=_security(secured),
     )
+
+
+def _security(given: Mapping[str, str]) -> Security:
+    """Return the security of properties with their prefix, as Spark's Kafka source takes them."""
+    try:
+        return Security.of({key.lower().removeprefix(_PREFIX): value for key, value in given.items()})
+    except SecurityProblem as problem:
+        raise OptionError(f"option {_PREFIX}{problem}") from problem
 
 
 def source_option(source: str | os.PathLike[str]) -> tuple[str, str]:
@@ -245,17 +261,11 @@ def _check_source(values: Mapping[str, str]) -> None:
         )
 
 
-def _is_committed_only(values: Mapping[str, str], topic: str | None) -> bool:
+def _is_committed_only(values: Mapping[str, str]) -> bool:
     level = values.get("isolationLevel", _LEVELS[0]).strip().lower()
     if level not in _LEVELS:
         raise OptionError(f"option isolationLevel: {level!r} is neither {' nor '.join(_LEVELS)}")
-    if level == _LEVELS[0]:
-        return False
-    if "path" in values:
-        raise OptionError("option isolationLevel: read_committed goes with kafka.bootstrap.servers only")
-    if topic is not None:
-        raise OptionError(f"option isolationLevel: read_committed does not go with a reader of {topic}")
-    return True
+    return level == _LEVELS[1]
 
 
 def _nearest(name: str, known: Mapping[str, str] | list[str]) -> str:

@@ -20,6 +20,8 @@ from headgate.spark.formats import (
     IncompleteCommitsDataSource,
     OffsetCommitsDataSource,
     OffsetHistoryDataSource,
+    ShareDeliveriesDataSource,
+    TransactionsDataSource,
 )
 from headgate.spark.options import OptionError, choose_columns, source_option
 from headgate.spark.schemas import OFFSET_COMMITS
@@ -78,6 +80,16 @@ def incomplete_commits(spark: SparkSession, source: Source, **options: str | int
 def group_events(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
     """Return all other records of the coordinator's log, as `schemas.GROUP_EVENTS`."""
     return _load(spark, GroupEventsDataSource.name(), source, options)
+
+
+def transactions(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
+    """Return the transitions of transactional ids, from `__transaction_state`, as `schemas.TRANSACTIONS`."""
+    return _load(spark, TransactionsDataSource.name(), source, options)
+
+
+def share_deliveries(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
+    """Return the persisted deliveries of share groups, from `__share_group_state`, as `SHARE_DELIVERIES`."""
+    return _load(spark, ShareDeliveriesDataSource.name(), source, options)
 
 
 def corruptions(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:

@@ -69,6 +69,10 @@ ASSIGNED_PARTITION = _struct(topic=_STRING, partition=_INTEGER)
 
 OWNED_PARTITION = _struct(topic_id=_STRING, partition=_INTEGER, assignment_epoch=_INTEGER)
 
+SHARE_PARTITION = _struct(topic_id=_STRING, topic=_STRING, partition=_INTEGER)
+
+DELETED_TOPIC = _struct(topic_id=_STRING, topic=_STRING)
+
 PAUSED_PARTITION = _struct(
     topic_id=_STRING,
     partition=_INTEGER,
@@ -104,7 +108,7 @@ GROUP_EVENTS = _struct(
     leader=_STRING,
     state_timestamp=_TIMESTAMP,
     members=ArrayType(MEMBER, containsNull=True),
-    # Columns of consumer groups (KIP-848):
+    # Columns of consumer groups (KIP-848) and share groups (KIP-932):
     epoch=_INTEGER,  # of the group, the target assignment, or the member, by the event
     previous_epoch=_INTEGER,  # of the member
     member_id=_STRING,
@@ -119,6 +123,10 @@ GROUP_EVENTS = _struct(
     regular_expression=_STRING,
     assigned=ArrayType(OWNED_PARTITION, containsNull=True),
     pending_revocation=ArrayType(OWNED_PARTITION, containsNull=True),
+    # Of a share group, by the share-partitions' states: requested, there, and the topics whose are removed
+    initializing=ArrayType(SHARE_PARTITION, containsNull=True),
+    initialized=ArrayType(SHARE_PARTITION, containsNull=True),
+    deleting=ArrayType(DELETED_TOPIC, containsNull=True),
     paused=ArrayType(PAUSED_PARTITION, containsNull=True),  # all paused partitions of a group of any kind
     is_tombstone=_BOOLEAN,
     producer_id=_LONG,  # of a transaction marker; null otherwise
@@ -133,17 +141,104 @@ EVENTS = (
     "removed",  # the group's own record was removed
     "transaction_committed",  # a marker: offsets committed with its producer id take effect
     "transaction_aborted",
-    "group_epoch",  # of a consumer group, as are the following; with is_tombstone, the removal
+    "group_epoch",  # of a consumer or share group, as are the following; with is_tombstone, the removal
     "member",  # the metadata of a member
     "target_epoch",  # the epoch that the target assignment was made for
     "member_target",  # the target assignment of a member
     "member_assignment",  # the current assignment of a member
     "regular_expression",  # the topics that a regular expression of the group matches
     "partition_metadata",  # the topics of the group, as written by brokers before Kafka 4.1
+    "share_partitions",  # of a share group: the partitions that have a state of deliveries, or will have one
     "paused_partitions",  # of a group of any kind (KIP-1249); with is_tombstone, nothing is paused any more
     "other",  # a record without columns in this release; `key` and `value` have it
     "malformed",  # a record with invalid content; likewise
 )
+
+TRANSACTIONS = _struct(
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+    log_timestamp=_TIMESTAMP,
+    log_leader_epoch=_INTEGER,
+    transactional_id=_STRING,
+    event=_STRING,  # see TRANSACTION_EVENTS
+    state=_STRING,  # Kafka's name, such as Ongoing or PrepareCommit
+    producer_id=_LONG,
+    producer_epoch=_INTEGER,
+    last_producer_epoch=_INTEGER,  # null: none, or written by Apache Kafka, which does not keep it
+    previous_producer_id=_LONG,  # null: none, as in the next one
+    next_producer_id=_LONG,
+    timeout_ms=_INTEGER,
+    partitions=ArrayType(ASSIGNED_PARTITION, containsNull=True),  # of the open or prepared transaction
+    started_at=_TIMESTAMP,  # null: no transaction was begun
+    updated_at=_TIMESTAMP,
+    client_transaction_version=_INTEGER,  # the protocol that the client used last: 0 or 2
+    is_tombstone=_BOOLEAN,
+    key=_BINARY,  # null for a record that the columns above show in full
+    value=_BINARY,
+)
+"""One row for each record of `__transaction_state`: a transition of a transactional id."""
+
+TRANSACTION_EVENTS = (
+    "transition",  # the transactional id has this state from here on
+    "removed",  # the transactional id expired
+    "other",  # a record of a version that this release does not know; `key` and `value` have it
+    "malformed",  # a record with invalid content; likewise
+)
+
+STATE_BATCH = _struct(
+    first_offset=_LONG,
+    last_offset=_LONG,  # inclusive
+    delivery_state=_STRING,  # AVAILABLE, ACKNOWLEDGED, ARCHIVING or ARCHIVED
+    delivery_count=_INTEGER,
+)
+
+SHARE_DELIVERIES = _struct(
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+    log_timestamp=_TIMESTAMP,
+    log_leader_epoch=_INTEGER,
+    group_id=_STRING,
+    topic_id=_STRING,
+    partition=_INTEGER,
+    event=_STRING,  # see SHARE_EVENTS
+    snapshot_epoch=_INTEGER,
+    state_epoch=_INTEGER,  # null in an update, which does not change it
+    leader_epoch=_INTEGER,  # null: unchanged
+    start_offset=_LONG,  # null: unchanged, or not known yet
+    delivery_complete_count=_INTEGER,  # null: unchanged, or not known yet
+    created_at=_TIMESTAMP,  # of a snapshot, as is the next one
+    written_at=_TIMESTAMP,
+    batches=ArrayType(STATE_BATCH, containsNull=True),
+    is_tombstone=_BOOLEAN,
+    key=_BINARY,  # null for a record that the columns above show in full
+    value=_BINARY,
+)
+"""One row for each record of `__share_group_state`."""
+
+SHARE_EVENTS = (
+    "snapshot",  # the whole state of a share-partition
+    "update",  # what changed since: batches to merge into the state
+    "removed",  # the share-partition has no state any more
+    "other",  # a record of a type or version that this release does not know; `key` and `value` have it
+    "malformed",  # a record with invalid content; likewise
+)
+
+SHARE_STATES = _struct(
+    group_id=_STRING,
+    topic_id=_STRING,
+    partition=_INTEGER,
+    is_known=_BOOLEAN,  # false: records were removed before they were landed; the columns to batches are null
+    snapshot_epoch=_INTEGER,
+    state_epoch=_INTEGER,
+    leader_epoch=_INTEGER,
+    start_offset=_LONG,
+    delivery_complete_count=_INTEGER,
+    batches=ArrayType(STATE_BATCH, containsNull=True),
+    log_partition=_INTEGER,
+    log_offset=_LONG,  # of the last record, as is the next one
+    log_timestamp=_TIMESTAMP,
+)
+"""The state of each share-partition at one position of the log of share states."""
 
 CORRUPTIONS = _struct(
     topic=_STRING,
@@ -202,10 +297,10 @@ REBALANCES = _struct(
 
 ASSIGNMENTS = _struct(
     group_id=_STRING,
-    group_type=_STRING,  # classic or consumer
+    group_type=_STRING,  # classic, consumer or share
     member_id=_STRING,
-    epoch=_INTEGER,  # the generation of a classic group, the member's epoch in a consumer group
-    topic=_STRING,  # null in a consumer group, whose records have topic ids
+    epoch=_INTEGER,  # the generation of a classic group, else the member's epoch
+    topic=_STRING,  # null in a consumer or share group, whose records have topic ids
     topic_id=_STRING,  # null in a classic group
     partition=_INTEGER,
     at=_TIMESTAMP,

@@ -2,8 +2,9 @@
 
 Only Kafka's segment files are read: `<topic>-<partition>/<base offset, 20 digits>.log`, and their indexes to
 divide large ones. The broker may be running. The plan of a read fixes its extent, by the size of each file at
-that time; an incomplete batch at the end of the last segment ends the partition. A file that compaction
-replaced since is not read: it lacks records that were moved to other files.
+that time; an incomplete batch at the end of the last segment ends the partition. A read of committed records
+ends before the first transaction that is open then, and leaves out aborted ones (`file_transactions`). A file
+that compaction replaced since is not read: it lacks records that were moved to other files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.walking import find_whole_batch, written_end
 from headgate.spark.directory import CompactedWhileRead, SegmentFile, segment_files, topics_in
 from headgate.spark.dividing import batch_starts
+from headgate.spark.file_transactions import Aborted, transactions_in, without_aborted
 from headgate.spark.options import EARLIEST, LATEST, Options
 from headgate.spark.plan import MissingData, Task, share_out
 
@@ -52,6 +54,8 @@ class SegmentPart:
     end_offset: int
     must_reach_end: bool
     fail_on_data_loss: bool
+    aborted: tuple[Aborted, ...] = ()
+    """The aborted transactions whose records are left out."""
 
     @property
     def weight(self) -> int:
@@ -68,7 +72,9 @@ class SegmentPart:
         with file:
             if not self.file.is_same(os.fstat(file.fileno())):
                 raise CompactedWhileRead(str(self.file.path))
-            yield from self._scans(file)
+            committed = without_aborted(self.aborted)
+            for scan in self._scans(file):
+                yield replace(scan, batches=committed(scan.batches))
 
     def _explain_missing(self, problem: FileNotFoundError) -> None:
         """Raise the reason: retention removes the first segments of a log, compaction replaces any."""
@@ -149,7 +155,7 @@ def plan(options: Options) -> list[Task]:
     segments = [
         segment
         for where, directory in partitions.items()
-        for segment in _segments(options, where, segment_files(directory))
+        for segment in _wanted_segments(options, where, segment_files(directory))
     ]
     total = sum(segment.weight for segment in segments)
     longest = min(
@@ -259,6 +265,30 @@ def _partitions(options: Options) -> dict[TopicPartition, Path]:
             if TopicPartition(topic, partition) not in found:
                 raise MissingData(f"there is no partition {topic}-{partition} in {options.path}")
     return found
+
+
+def _wanted_segments(options: Options, where: TopicPartition, files: list[SegmentFile]) -> list[SegmentPart]:
+    if not options.is_committed_only:
+        return _segments(options, where, files)
+    whole = _segments(replace(options, starting_offsets={}, ending_offsets={}), where, files)
+    found = transactions_in(whole, fail_on_corrupt=options.fail_on_corrupt)
+    stable, asked_end = found.stable_end, options.ending_offsets.get(where, LATEST)
+    if asked_end > stable and options.fail_on_data_loss:
+        raise MissingData(
+            f"{where} holds committed offsets to {stable}, asked for were offsets to {asked_end}; "
+            "set failOnDataLoss to false to read what there is"
+        )
+    if stable != NO_END:
+        end = stable if asked_end == LATEST else min(stable, asked_end)
+        options = replace(options, ending_offsets={**options.ending_offsets, where: end})
+    return [
+        replace(
+            part,
+            aborted=tuple(one for one in found.aborted if one.last_offset >= part.start_offset),
+            must_reach_end=part.must_reach_end and asked_end != LATEST,
+        )
+        for part in _segments(options, where, files)
+    ]
 
 
 def _segments(options: Options, where: TopicPartition, files: list[SegmentFile]) -> list[SegmentPart]:

@@ -17,14 +17,32 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from headgate.domain.ids import TopicPartition
+from headgate.domain.wording import counted
 from headgate.log.batch_records import Records, unpack
 from headgate.log.batch_scan import Bits, Corruption, CorruptLog, only
-from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
+from headgate.spark import (
+    arrow,
+    broker,
+    commit_columns,
+    event_columns,
+    history_columns,
+    segments,
+    share_columns,
+    transaction_columns,
+)
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.options import OptionError, Options, choose_columns
 from headgate.spark.plan import MissingData, Task
 from headgate.spark.run_rows import Run, incomplete, run_of
-from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
+from headgate.spark.schemas import (
+    CORRUPTIONS,
+    GROUP_EVENTS,
+    OFFSET_COMMITS,
+    RECORDS,
+    SHARE_DELIVERIES,
+    TRANSACTIONS,
+    arrow_schema,
+)
 
 FEWEST_ROWS = 10_000
 FEWEST_BYTES = 4 << 20
@@ -103,6 +121,8 @@ OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows, takes=Taken.COMP
 INCOMPLETE_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows, takes=Taken.INCOMPLETE)
 OFFSETS_HISTORY_VIEW = View(OFFSET_COMMITS, history_columns.rows)
 GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows, takes=Taken.COMPLETE)
+TRANSACTIONS_VIEW = View(TRANSACTIONS, transaction_columns.rows, takes=Taken.COMPLETE)
+SHARE_DELIVERIES_VIEW = View(SHARE_DELIVERIES, share_columns.rows, takes=Taken.COMPLETE)
 CORRUPTIONS_VIEW = View(CORRUPTIONS, _record_rows)
 """Its rows are not made from records."""
 
@@ -148,8 +168,8 @@ class ViewReader(DataSourceReader):
         if skipped:
             size = sum(corruption.size for corruption in skipped)
             print(
-                f"headgate: skipped {len(skipped)} unreadable stretches of {self.options.topics}, {size} "
-                f"bytes in all; the first is {skipped[0]}",
+                f"headgate: skipped {counted(len(skipped), 'unreadable part')} of {self.options.topics}, "
+                f"{counted(size, 'byte')} in all; the first is {skipped[0]}",
                 file=sys.stderr,
             )
 
@@ -176,6 +196,11 @@ class ViewReader(DataSourceReader):
 class HistoryReader(ViewReader):
     """Reads the history of offsets, which is empty if none is kept or nothing was moved to it yet."""
 
+    def __init__(self, view: View, options: Options, schema: StructType | None = None) -> None:
+        """With a `schema`, only its columns are read."""
+        _refuse_committed(options, "a history of offsets")
+        super().__init__(view, options, schema)
+
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task; without a history, one that reads nothing."""
         try:
@@ -189,6 +214,7 @@ class CorruptionsReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType | None = None) -> None:
         """With a `schema`, only its columns are read."""
+        _refuse_committed(options, "a list of corruptions")
         self.options = options
         self.schema = CORRUPTIONS_VIEW.only(
             CORRUPTIONS_VIEW.names(options) if schema is None else CORRUPTIONS_VIEW.names_in(schema)
@@ -206,6 +232,11 @@ class CorruptionsReader(DataSourceReader):
             if corruptions:
                 rows = [_corruption_row(where, corruption) for corruption in corruptions]
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _refuse_committed(options: Options, what: str) -> None:
+    if options.is_committed_only:
+        raise OptionError(f"option isolationLevel: read_committed does not go with {what}")
 
 
 def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis
-from headgate.fleet.audit import Audited, Source, audit, look_at, run_on_spark
+from headgate.fleet.audit import NO_OPTIONS, Audited, Source, audit, look_at, run_on_spark
 from headgate.fleet.report.series import (
     NOTHING,
     OTHERS,
@@ -72,20 +72,24 @@ def gather(
     with_lag: bool = True,
     retention_minutes: int | None = None,
     on_step: OnStep = lambda text: None,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> Report:
     """Read a cluster (HOST:PORT[,...]) or a data directory and return what the report shows.
 
     The lag over time needs the timestamps of all records of the topics with commits: `with_lag=False` leaves
-    it out. Raises what `audit` raises, and PythonException for a log that Spark could not read.
+    it out. `options` of the source are for TLS and SASL. Raises what `audit` raises, and PythonException for
+    a log that Spark could not read.
     """
     on_step("auditing the groups")
-    known = look_at(source)
+    known = look_at(source, options)
     audited = tuple(audit(known, rules, retention_minutes=retention_minutes, run=run_on_spark(spark)))
     expiries, expiry_interval_ms = counted(
         each.facts.first_expiry_at for each in audited if each.facts.first_expiry_at is not None
     )
     on_step("reading the commits")
-    commits = offset_commits(spark, source).where(~F.col("is_tombstone")).cache()
+    commits = (
+        offset_commits(spark, source, include_history=False, **options).where(~F.col("is_tombstone")).cache()
+    )
     try:
         first, last, count = commits.select(
             F.unix_millis(F.min("commit_timestamp")), F.unix_millis(F.max("commit_timestamp")), F.count("*")
@@ -103,16 +107,18 @@ def gather(
         )
         if first is None:
             return report
-        report = _with_rates(spark, report, commits, on_step)
+        report = _with_rates(spark, report, commits, on_step, options)
         if not with_lag:
             return report
         on_step("reading the timestamps of the topics")
-        return replace(report, lag=_lag(spark, known, report, commits))
+        return replace(report, lag=_lag(spark, known, report, commits, options))
     finally:
         commits.unpersist()
 
 
-def _with_rates(spark: SparkSession, report: Report, commits: DataFrame, on_step: OnStep) -> Report:
+def _with_rates(
+    spark: SparkSession, report: Report, commits: DataFrame, on_step: OnStep, options: Mapping[str, str]
+) -> Report:
     """Return the report with commits, rebalances and members over time."""
     assert report.first_at is not None and report.last_at is not None
     bounds = (report.interval_ms, report.first_at, report.last_at)
@@ -120,7 +126,9 @@ def _with_rates(spark: SparkSession, report: Report, commits: DataFrame, on_step
         "group_id", F.unix_millis("at").alias("at"), F.col("commits").alias("value")
     )
     on_step("reading the changes of members")
-    changes = group_events(spark, report.source).transform(rebalances()).where("at is not null").cache()
+    changes = (
+        group_events(spark, report.source, **options).transform(rebalances()).where("at is not null").cache()
+    )
     try:
         start = F.window("at", _interval(report))["start"]
         counts = changes.select("group_id", F.unix_millis(start).alias("at"), F.lit(1).alias("value"))
@@ -142,14 +150,22 @@ def _interval(report: Report) -> str:
     return f"{report.interval_ms // SECOND_MS} seconds"
 
 
-def _lag(spark: SparkSession, known: Source, report: Report, commits: DataFrame) -> tuple[Series, ...] | None:
+def _lag(
+    spark: SparkSession, known: Source, report: Report, commits: DataFrame, options: Mapping[str, str]
+) -> tuple[Series, ...] | None:
     names = _followed(report)
     followed = commits.where(F.col("group_id").isin(names))
     wanted = {row["topic"] for row in followed.select("topic").distinct().collect()}
     topics = sorted(wanted & _topics_of(known))
     if not topics:
         return None
-    read = records(spark, report.source, ",".join(topics), columns="topic,partition,offset,timestamp")
+    read = records(
+        spark,
+        report.source,
+        ",".join(topics),
+        columns="topic,partition,offset,timestamp",
+        **options,
+    )
     # Producers choose the times of records, which may be years apart: count those outside at the borders.
     first, last = (F.timestamp_millis(F.lit(at)) for at in (report.first_at, report.last_at))
     within = read.withColumn("timestamp", F.least(F.greatest("timestamp", first), last))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 
+from headgate.domain.wording import counted
 from headgate.fleet.audit import Audited
 from headgate.fleet.report import charts
 from headgate.fleet.report.gather import Report
@@ -98,7 +99,7 @@ def _findings(audited: Sequence[Audited]) -> str:
     head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
     rows = "".join(map(_row, found[:MOST_ROWS]))
     rest = len(found) - MOST_ROWS
-    more = f'<p class="nothing">And {rest} more groups.</p>' if rest > 0 else ""
+    more = f'<p class="nothing">And {counted(rest, "more group")}.</p>' if rest > 0 else ""
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
 
 

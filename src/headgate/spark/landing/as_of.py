@@ -68,7 +68,7 @@ def _partitions(target: Folder, *needed: str) -> dict[int, LandedPartition]:
         raise LandingRefused(f"there are no landed tables in {target.uri}")
     if missing := [table for table in needed if table not in progress.tables]:
         raise LandingRefused(f"{target.uri} has no table {missing[0]}; land it with {', '.join(needed)}")
-    return dict(sorted(progress.partitions.items()))
+    return progress.of_log()
 
 
 def _now(target: Folder, group_id: str | None) -> Iterator[pa.Table]:

@@ -15,7 +15,18 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 ASIDE_SUFFIX = ".tmp"
+DELTA_LOG = "_delta_log"
+"""The folder of a table with its Delta log, which `deltalake` writes."""
 _OBJECT_STORES = ("s3", "gcs", "abfs")
+
+
+@dataclass(frozen=True, slots=True)
+class FileAbout:
+    """A file by its name in the folder, its size in bytes, and when it was modified, in ms."""
+
+    name: str
+    size: int
+    modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,11 @@ class Folder:
         """Return the path of a folder of this machine's file system; None for another one."""
         system, root = self._open()
         return Path(root) if isinstance(system, fs.LocalFileSystem) else None
+
+    def location(self) -> str:
+        """Return the path of a local folder, else the URI."""
+        path = self.local_path()
+        return self.uri.rstrip("/") if path is None else str(path)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, replacing any other of its name. Raises OSError."""
@@ -84,6 +100,11 @@ class Folder:
         system, root = self._open()
         return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
 
+    def schema(self, name: str) -> pa.Schema:
+        """Return the columns of a Parquet file. Raises OSError."""
+        system, root = self._open()
+        return pq.read_schema(f"{root}/{name}", filesystem=system)
+
     def rename(self, name: str, new: str) -> None:
         """Rename a file. Raises OSError."""
         system, root = self._open()
@@ -92,13 +113,20 @@ class Folder:
             _sync(Path(f"{root}/{new}").parent)
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of all files below a folder, sorted; unfinished ones are omitted."""
+        """Return the names of all files below a folder, sorted, without unfinished ones and Delta logs."""
+        return [one.name for one in self.about(folder)]
+
+    def about(self, folder: str) -> list[FileAbout]:
+        """Return the same with sizes and times."""
         system, root = self._open()
         below = fs.FileSelector(f"{root}/{folder}", recursive=True, allow_not_found=True)
+        found = (
+            FileAbout(one.path.removeprefix(f"{root}/"), one.size, (one.mtime_ns or 0) // 1_000_000)
+            for one in system.get_file_info(below)
+            if one.type is fs.FileType.File and not one.path.endswith(ASIDE_SUFFIX)
+        )
         return sorted(
-            found.path.removeprefix(f"{root}/")
-            for found in system.get_file_info(below)
-            if found.type is fs.FileType.File and not found.path.endswith(ASIDE_SUFFIX)
+            (one for one in found if DELTA_LOG not in one.name.split("/")), key=lambda one: one.name
         )
 
     def delete(self, name: str) -> None:

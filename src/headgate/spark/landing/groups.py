@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from headgate.records.share_group_model import ShareGroupRecordType
 from headgate.spark.schemas import ASSIGNMENTS, PAUSES, REBALANCES, arrow_schema
 
 Row = dict[str, Any]
 
-_CLASSIC, _CONSUMER, _PAUSED = "classic", "consumer", "paused"
+_CLASSIC, _CONSUMER, _SHARE, _PAUSED = "classic", "consumer", "share", "paused"
 
 
 def _schema(schema: pa.Schema) -> pa.Schema:
@@ -31,6 +32,7 @@ PAUSES_SCHEMA = _schema(arrow_schema(PAUSES))
 EVENT_COLUMNS = (
     "log_offset",
     "log_timestamp",
+    "record_type",
     "group_id",
     "event",
     "generation",
@@ -54,7 +56,9 @@ class Groups:
     classic: dict[str, Row] = field(default_factory=dict)
     """The last generation: `generation`, `at`, `written`, `log_offset`, and `members` with partitions."""
     consumer: dict[str, Row] = field(default_factory=dict)
-    """`members` now and `before`, at the last epoch, its time `at`, and `assigned` by member."""
+    """Consumer and share groups: `members` now and `before`, at the last epoch, its time `at`, and `assigned`
+    by member.
+    """
     paused: dict[str, list[Row]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -116,8 +120,9 @@ def assignments_of(groups: Groups) -> pa.Table:
     for group_id, state in groups.consumer.items():
         for member_id, of_member in state["assigned"].items():
             carried = {name: of_member[name] for name in ("epoch", "at", "log_offset")}
+            kind = of_member.get("group_type", _CONSUMER)
             rows += (
-                {"group_id": group_id, "group_type": _CONSUMER, "member_id": member_id, **carried, **one}
+                {"group_id": group_id, "group_type": kind, "member_id": member_id, **carried, **one}
                 for one in of_member["partitions"]
             )
     return pa.Table.from_pylist(rows, ASSIGNMENTS_SCHEMA)
@@ -177,7 +182,9 @@ def _assignment(groups: Groups, event: Row) -> None:
     assigned = _consumer(groups, event["group_id"])["assigned"]
     assigned.pop(event["member_id"], None)
     if not event["is_tombstone"]:
+        is_share = event["record_type"] == ShareGroupRecordType.CURRENT_ASSIGNMENT
         assigned[event["member_id"]] = {
+            "group_type": _SHARE if is_share else _CONSUMER,
             "epoch": event["epoch"],
             "at": event["log_timestamp"],
             "log_offset": event["log_offset"],

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headgate.client.errors import ClientError
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
 from headgate.spark.directory import CompactedWhileRead
+from headgate.spark.landing import delta as delta_logs
 from headgate.spark.landing import tables as landed_tables
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
@@ -22,6 +24,7 @@ from headgate.spark.landing.progress import (
     Progress,
     Range,
     load_progress,
+    read_progress,
     save_progress,
 )
 from headgate.spark.landing.sampling import sample
@@ -39,6 +42,8 @@ from headgate.spark.options import OptionError, Options, parse, source_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 Run = Callable[[Sequence[Task]], list[Done | Failed]]
 """Runs tasks and returns the result of each."""
@@ -60,8 +65,8 @@ class Landed:
     """
 
     rows: dict[str, int]
-    ends: dict[int, int]
-    incomplete: dict[int, int]
+    ends: dict[TopicPartition, int]
+    incomplete: dict[TopicPartition, int]
 
 
 def run_here(tasks: Sequence[Task]) -> list[Done | Failed]:
@@ -90,21 +95,25 @@ def land(
     *,
     is_sampling: bool = True,
     timeout: str = "60s",
+    delta: bool = False,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> Landed:
-    """Land the durable part of the coordinator's log that was not landed yet.
+    """Land the durable part of the coordinators' logs that was not landed yet.
 
     `source` is a data directory or HOST:PORT[,HOST:PORT...], `target` a folder or a URI. None for `tables`:
     those of the target, or all if it is new. Without `is_sampling`, no end offsets are sampled. `timeout` is
-    how long a call waits for a broker. Raises LandingRefused, LandingFailed (SourceAway if no broker was
-    reachable), MissingData, OptionError, ClientError, OSError.
+    how long a call waits for a broker. With `delta`, the tables have Delta logs from now on. `options` are
+    further options of the source, for TLS and SASL. Raises
+    LandingRefused, LandingFailed (SourceAway if no broker was reachable), MissingData, OptionError,
+    ClientError, OSError.
     """
     chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
-    options = parse({name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": timeout})
+    checked = parse({**options, name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": timeout})
     folder = Folder(target)
     with only_run(folder):
         try:
-            return _land(options, folder, run, chosen, is_sampling=is_sampling)
+            return _land(checked, folder, run, chosen, is_sampling=is_sampling, has_delta=delta)
         except (ClientError, CompactedWhileRead) as problem:
             if failure_of(problem) is Failure.AWAY:
                 raise SourceAway(str(problem)) from problem
@@ -112,10 +121,20 @@ def land(
 
 
 def _land(
-    options: Options, folder: Folder, run: Run, chosen: tuple[str, ...] | None, *, is_sampling: bool
+    options: Options,
+    folder: Folder,
+    run: Run,
+    chosen: tuple[str, ...] | None,
+    *,
+    is_sampling: bool,
+    has_delta: bool,
 ) -> Landed:
-    cluster_id, logs = coordinator_logs(options)
+    tables = _tables_of(folder, chosen)
+    cluster_id, logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
+    progress = replace(progress, has_delta=progress.has_delta or has_delta)
+    if progress.has_delta:
+        delta_logs.check_installed()
     _remove_unfinished(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
@@ -131,12 +150,21 @@ def _land(
         progress, sampled = sample(options, folder, progress)
         rows |= sampled
     progress = _merge(job, progress)
+    if progress.has_delta:
+        save_progress(folder, progress)
+        delta_logs.sync_logs(folder, progress)
     landed = progress.partitions
     return Landed(
         rows,
-        {partition: one.end for partition, one in landed.items()},
-        {partition: one.complete_from for partition, one in landed.items() if one.gaps},
+        {where: one.end for where, one in landed.items()},
+        {where: one.complete_from for where, one in landed.items() if one.gaps},
     )
+
+
+def _tables_of(folder: Folder, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the tables to land: those of the target, else the chosen ones."""
+    progress = read_progress(folder)
+    return progress.tables if progress is not None else chosen or landed_tables.TABLES
 
 
 _ERRORS: Mapping[Failure, Callable[[str], Exception]] = {
@@ -161,7 +189,7 @@ class _Job:
 
     options: Options
     folder: Folder
-    logs: Mapping[int, Bounds]
+    logs: Mapping[TopicPartition, Bounds]
     run: Run
     rows: dict[str, int]
 
@@ -172,22 +200,23 @@ def _do(job: _Job, progress: Progress) -> Progress:
         LandingTask(
             job.options,
             job.folder.uri,
-            progress.tables,
-            partition,
+            tuple(table for table in progress.tables if landed_tables.log_of(table) == where.topic),
+            where,
             start,
             end,
-            progress.partitions[partition].epoch if partition in progress.partitions else -1,
-            job.logs[partition][0],
-            is_first=partition not in progress.partitions,
+            progress.partitions[where].epoch if where in progress.partitions else -1,
+            job.logs[where][0],
+            is_first=where not in progress.partitions,
         )
-        for partition, start, end in progress.planned
+        for where, start, end in progress.planned
     ]
     found: list[Done] = []
     for done in _run(job, tasks):
         found.append(done)
         for table, count in done.rows.items():
             job.rows[table] += count
-    progress = progress.done({done.partition: done.epoch for done in found}, _gaps(job, progress, found))
+    epochs = {done.where: done.epoch for done in found if done.where}
+    progress = progress.done(epochs, _gaps(job, progress, found))
     save_progress(job.folder, progress)
     return progress
 
@@ -224,41 +253,45 @@ def _merge(job: _Job, progress: Progress) -> Progress:
     return progress
 
 
-def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[int, Gap]:
+def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPartition, Gap]:
     """Return the gaps of the ranges.
 
-    A removed record was replaced before the range was read, by a record before the end of the log then.
+    A removed record was replaced before the range was read, by a record before the end of the log then. The
+    log of share states is not compacted: only its beginning is removed.
     """
-    before = {done.partition: done.before for done in found if done.has_gap}
+    before = {done.where: done.before for done in found if done.where and done.has_gap}
     if not before:
         return {}
-    _, logs = coordinator_logs(job.options)
+    _, logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables))
     now = time.time_ns() // 1000
-    starts = {partition: start for partition, start, _ in progress.planned}
+    starts = {where: start for where, start, _ in progress.planned}
     return {
-        partition: Gap(
-            starts[partition] if partition in progress.partitions else 0, logs[partition][1], since, now
+        where: Gap(
+            starts[where] if where in progress.partitions else 0,
+            logs[where][0 if where.topic == SHARE_STATE_TOPIC else 1],
+            since,
+            now,
         )
-        for partition, since in before.items()
+        for where, since in before.items()
     }
 
 
-def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) -> tuple[Range, ...]:
+def _ranges(options: Options, progress: Progress, logs: Mapping[TopicPartition, Bounds]) -> tuple[Range, ...]:
     """Return the next range of each partition: from its landed end on, without dividing a run of records."""
     if gone := sorted(progress.partitions.keys() - logs.keys()):
         raise LandingRefused(
-            f"{GROUP_OFFSETS_TOPIC}-{gone[0]} is gone, but was landed up to "
+            f"{gone[0]} is gone, but was landed up to "
             f"{progress.partitions[gone[0]].end}: records were lost, or it is another log; land it elsewhere"
         )
     wanted = {}
-    for partition, (first, durable) in sorted(logs.items()):
-        landed = progress.partitions.get(partition)
+    for where, (first, durable) in sorted(logs.items()):
+        landed = progress.partitions.get(where)
         start = landed.end if landed else first
         if durable < start:
             raise LandingRefused(
-                f"{GROUP_OFFSETS_TOPIC}-{partition} ends at offset {durable}, but was landed up to {start}: "
+                f"{where} ends at offset {durable}, but was landed up to {start}: "
                 "records were lost, or it is another log; land it elsewhere"
             )
-        wanted[partition] = start, durable
+        wanted[where] = start, durable
     ends = ends_of_ranges(options, wanted)
     return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])

@@ -1,14 +1,14 @@
-"""A broker's logs as a landing sees them: the cluster's id, the coordinator's log, ends of other topics."""
+"""A broker's logs as a landing sees them: the cluster's id, the coordinators' logs, ends of other topics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
-from headgate.client.errors import ClientError
+from headgate.client.errors import ClientError, RequestRefused
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition
 from headgate.log.filesystem import OsFileSystem
@@ -33,30 +33,43 @@ class EndOffset:
     end: int
 
 
-def coordinator_logs(options: Options) -> tuple[str, dict[int, Bounds]]:
-    """Return the cluster's id, and the start and durable end of each partition of the coordinator's log.
+def coordinator_logs(
+    options: Options, topics: Sequence[TopicName]
+) -> tuple[str, dict[TopicPartition, Bounds]]:
+    """Return the cluster's id, and the start and durable end of each partition of these logs.
 
-    Raises MissingData, ClientError, OSError.
+    A log that does not exist yet has no partitions, but that of the group coordinator must exist. Raises
+    MissingData, ClientError, OSError.
     """
     if options.bootstrap_servers is not None:
         with _cluster(options) as cluster:
             cluster_id = cluster.metadata([]).cluster_id
-            partitions = cluster.partitions_of(GROUP_OFFSETS_TOPIC)
-            wanted = [TopicPartition(GROUP_OFFSETS_TOPIC, partition) for partition in partitions]
+            wanted = [where for topic in topics for where in _partitions_of(cluster, topic)]
             starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
             ends = cluster.list_offsets(dict.fromkeys(wanted, LATEST))
-        return str(cluster_id), {where.partition: (starts[where], ends[where]) for where in wanted}
+        return str(cluster_id), {where: (starts[where], ends[where]) for where in wanted}
     assert options.path is not None
-    folders = topics_in(options.path).get(TopicName(GROUP_OFFSETS_TOPIC), {})
-    if not folders:
+    cluster_id, folders = _cluster_id(options.path), topics_in(options.path)
+    if GROUP_OFFSETS_TOPIC in topics and GROUP_OFFSETS_TOPIC not in folders:
         raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
     watermarks = _high_watermarks(options.path)
     logs = {}
-    for partition, folder in folders.items():
-        if segments := segment_files(folder):
-            where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
-            logs[partition] = segments[0].base_offset, _durable_end(watermarks, where, folder)
-    return _cluster_id(options.path), logs
+    for topic in topics:
+        for partition, folder in folders.get(topic, {}).items():
+            if segments := segment_files(folder):
+                where = TopicPartition(topic, partition)
+                logs[where] = segments[0].base_offset, _durable_end(watermarks, where, folder)
+    return cluster_id, logs
+
+
+def _partitions_of(cluster: Cluster, topic: TopicName) -> list[TopicPartition]:
+    try:
+        partitions = cluster.partitions_of(topic)
+    except RequestRefused as refusal:
+        if topic == GROUP_OFFSETS_TOPIC or refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return []
+    return [TopicPartition(topic, partition) for partition in partitions]
 
 
 def end_offsets(options: Options) -> list[EndOffset]:
@@ -70,7 +83,9 @@ def end_offsets(options: Options) -> list[EndOffset]:
 
 def _cluster(options: Options) -> Cluster:
     assert options.bootstrap_servers is not None
-    return Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True)
+    return Cluster(
+        options.bootstrap_servers, options.timeout_s, waits_for_nodes=True, security=options.security
+    )
 
 
 def _ends_by_wire(options: Options) -> Iterator[EndOffset]:

@@ -56,7 +56,8 @@ def merge(task: MergeTask) -> None:
             _finish(target, name)
     for names in _groups(target, target.names(task.folder)):
         first, last = _bounds(names[0])[0], _bounds(names[-1])[1]
-        rows = pa.concat_tables([target.read_table(name) for name in names])
+        # Files of an earlier release may lack columns.
+        rows = pa.concat_tables([target.read_table(name) for name in names], promote_options="default")
         if order := tables.ORDER.get(task.table):
             rows = rows.sort_by([(column, "ascending") for column in order])
         hidden = f"{task.folder}/{_HIDDEN}{first}-{last}{_SUFFIX}"

@@ -1,14 +1,16 @@
 """The progress of a landing: one small file that is replaced as a whole.
 
     {"format": 1, "cluster_id": "...", "tables": ["offset_commits"],
-     "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []}},
-     "planned": [[0, 5600, 9000]], "run": 17, "sampled_at": null, "merged_before": "2026-11-22",
-     "is_merging": false}
+     "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []},
+                    "__transaction_state-3": {"start": 0, "end": 12, "epoch": 4, "gaps": []}},
+     "planned": [["0", 5600, 9000]], "run": 17, "sampled_at": null, "merged_before": "2026-11-22",
+     "is_merging": false, "has_delta": false}
 
-`partitions` has the landed range of each partition of the log, the leader epoch of the last batch, and the
-gaps. `planned` has the ranges of a run in progress: after a crash the next run lands them again unchanged.
-`run` is the number of the last sample of end offsets; `sampled_at` is its time in us while it is in progress.
-Files of dates before `merged_before` were merged; `is_merging` is set while they are.
+`partitions` has the landed range of each partition of a log, the leader epoch of its last batch, and gaps;
+a partition without a topic is one of `__consumer_offsets`. `planned` has the ranges of a run in progress:
+after a crash the next run lands them again unchanged. `run` is the number of the last sample of end offsets;
+`sampled_at` is its time in us while it is in progress. Files of dates before `merged_before` were merged;
+`is_merging` is set while they are. With `has_delta` the tables have Delta logs.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName, TopicPartition
 from headgate.spark.landing.files import Folder
 
 HOME = "_headgate"
@@ -58,8 +61,8 @@ class LandedPartition:
         return self.gaps[-1].end if self.gaps else self.start
 
 
-Range = tuple[int, int, int]
-"""A partition of the log, its first offset and its end offset."""
+Range = tuple[TopicPartition, int, int]
+"""A partition of a log, its first offset and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +71,51 @@ class Progress:
 
     cluster_id: str
     tables: tuple[str, ...]
-    partitions: dict[int, LandedPartition] = field(default_factory=dict)
+    partitions: dict[TopicPartition, LandedPartition] = field(default_factory=dict)
     planned: tuple[Range, ...] = ()
     run: int = 0
     sampled_at: int | None = None
     merged_before: str = ""
     is_merging: bool = False
+    has_delta: bool = False
 
-    def done(self, epochs: Mapping[int, int], gaps: Mapping[int, Gap]) -> Progress:
+    def of_log(self, topic: TopicName = GROUP_OFFSETS_TOPIC) -> dict[int, LandedPartition]:
+        """Return the landed partitions of a log, in order."""
+        return {
+            where.partition: landed
+            for where, landed in sorted(self.partitions.items())
+            if where.topic == topic
+        }
+
+    def done(self, epochs: Mapping[TopicPartition, int], gaps: Mapping[TopicPartition, Gap]) -> Progress:
         """Return the progress after the planned ranges.
 
         `epochs` are those of their last batches; `gaps` those in the ranges, by partition.
         """
         partitions = dict(self.partitions)
-        for partition, start, end in self.planned:
-            landed = partitions.get(partition, LandedPartition(start, start, -1))
-            epoch = epochs.get(partition, landed.epoch)
+        for where, start, end in self.planned:
+            landed = partitions.get(where, LandedPartition(start, start, -1))
+            epoch = epochs.get(where, landed.epoch)
             found = landed.gaps
-            if gap := gaps.get(partition):
+            if gap := gaps.get(where):
                 found = _joined(found, gap)
-            partitions[partition] = replace(landed, end=end, epoch=epoch, gaps=found)
+            partitions[where] = replace(landed, end=end, epoch=epoch, gaps=found)
         return replace(self, partitions=partitions, planned=())
 
     def to_bytes(self) -> bytes:
         """Return the contents as bytes."""
-        partitions = {str(partition): asdict(landed) for partition, landed in sorted(self.partitions.items())}
+        partitions = {_name(where): asdict(landed) for where, landed in sorted(self.partitions.items())}
         content = {
             "format": _FORMAT,
             "cluster_id": self.cluster_id,
             "tables": self.tables,
             "partitions": partitions,
-            "planned": self.planned,
+            "planned": [(_name(where), start, end) for where, start, end in self.planned],
             "run": self.run,
             "sampled_at": self.sampled_at,
             "merged_before": self.merged_before,
             "is_merging": self.is_merging,
+            "has_delta": self.has_delta,
         }
         return json.dumps(content, indent=1).encode()
 
@@ -115,16 +128,24 @@ class Progress:
         return cls(
             content["cluster_id"],
             tuple(content["tables"]),
-            {
-                int(partition): _landed_partition(**landed)
-                for partition, landed in content["partitions"].items()
-            },
-            tuple((partition, start, end) for partition, start, end in content["planned"]),
+            {_where(name): _landed_partition(**landed) for name, landed in content["partitions"].items()},
+            tuple((_where(str(name)), start, end) for name, start, end in content["planned"]),
             content.get("run", 0),
             content.get("sampled_at"),
             content.get("merged_before", ""),
             content.get("is_merging", False),
+            content.get("has_delta", False),
         )
+
+
+def _name(where: TopicPartition) -> str:
+    """Return the name of a partition in the file."""
+    return str(where.partition) if where.topic == GROUP_OFFSETS_TOPIC else str(where)
+
+
+def _where(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(TopicName(topic or GROUP_OFFSETS_TOPIC), int(partition))
 
 
 def _landed_partition(

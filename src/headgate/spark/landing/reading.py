@@ -1,4 +1,4 @@
-"""Read a range of one partition of the coordinator's log, once: its checks and the rows of its views."""
+"""Read a range of one partition of a coordinator's log, once: its checks and the rows of its views."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName, TopicPartition
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
 from headgate.spark import commit_columns, event_columns
@@ -32,13 +32,14 @@ class LogRange:
     """Offsets of one partition, from `start` up to but not including `end`.
 
     `epoch` is the leader epoch of the last batch before `start`, -1 if there is none or it is not to be
-    checked.
+    checked. `log_start` is the first offset of the log: earlier ones were deleted.
     """
 
-    partition: int
+    where: TopicPartition
     start: int
     end: int
     epoch: int = -1
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,16 @@ class RangeRead:
     has_gap: bool
 
 
-def options_of(options: Options, ranges: Mapping[int, tuple[int, int]]) -> Options:
-    """Return the options that read a range of each of these partitions of the log, in one task."""
-    bounds = {TopicPartition(GROUP_OFFSETS_TOPIC, partition): each for partition, each in ranges.items()}
+def options_of(options: Options, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Options:
+    """Return the options that read a range of each of these partitions, in one task."""
+    partitions: dict[TopicName, tuple[int, ...]] = {}
+    for where in ranges:
+        partitions[where.topic] = (*partitions.get(where.topic, ()), where.partition)
     return replace(
         options,
-        topics=replace(options.topics, names=(), partitions={GROUP_OFFSETS_TOPIC: tuple(ranges)}),
-        starting_offsets={where: start for where, (start, _) in bounds.items()},
-        ending_offsets={where: end for where, (_, end) in bounds.items()},
+        topics=replace(options.topics, names=(), partitions=partitions),
+        starting_offsets={where: start for where, (start, _) in ranges.items()},
+        ending_offsets={where: end for where, (_, end) in ranges.items()},
         min_partitions=1,
     )
 
@@ -78,11 +81,11 @@ def read_range(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
 
 
 def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> RangeRead:
-    where = TopicPartition(GROUP_OFFSETS_TOPIC, wanted.partition)
+    where = wanted.where
     epochs = Epochs(where, wanted.start, wanted.end, wanted.epoch)
     found: dict[str, list[pa.RecordBatch]] = {name: [] for name in views}
-    first = wanted.start - (wanted.epoch >= 0)
-    for planned in plan(options_of(options, {wanted.partition: (first, wanted.end)})):
+    first = max(wanted.start - (wanted.epoch >= 0), min(wanted.log_start, wanted.end))
+    for planned in plan(options_of(options, {where: (first, wanted.end)})):
         for records in complete_records(planned):
             epochs.check(records.batches)
             new = only(records, records.offset >= wanted.start)
@@ -96,6 +99,10 @@ def _batches(
     records: Records, views: Collection[str], where: TopicPartition
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the rows of each view; the records are decoded once."""
+    if where.topic != GROUP_OFFSETS_TOPIC:
+        for name in views:
+            yield name, _batch(name, tables.VIEWS[name].rows(records, where))
+        return
     commits = commit_columns.read_commits(records)
     if tables.OFFSET_COMMITS in views:
         rows = commit_columns.rows_of(records, commits, where)

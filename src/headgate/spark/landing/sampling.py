@@ -39,7 +39,7 @@ def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progre
     rows = {tables.END_OFFSETS: sampled.num_rows}
     if tables.LAG in progress.tables:
         rows[tables.LAG] = 0
-        lags = _lags(target, sorted(progress.partitions), sampled, rows)
+        lags = _lags(target, list(progress.of_log()), sampled, rows)
         target.write_tables(tables.sample_file(tables.LAG, run, at), LAG_SCHEMA, lags)
     progress = replace(progress, sampled_at=None)
     save_progress(target, progress)

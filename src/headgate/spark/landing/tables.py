@@ -15,7 +15,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicName
+from headgate.spark.source import (
+    GROUP_EVENTS_VIEW,
+    OFFSET_COMMITS_VIEW,
+    SHARE_DELIVERIES_VIEW,
+    TRANSACTIONS_VIEW,
+)
 
 OFFSET_COMMITS: Final = "offset_commits"
 GROUP_EVENTS: Final = "group_events"
@@ -24,11 +30,21 @@ OFFSETS_DAILY: Final = "offsets_daily"
 ASSIGNMENTS: Final = "assignments"
 REBALANCES: Final = "rebalances"
 PAUSES: Final = "pauses"
+TRANSACTIONS: Final = "transactions"
+SHARE_DELIVERIES: Final = "share_deliveries"
 END_OFFSETS: Final = "end_offsets"
 LAG: Final = "lag"
 
-VIEWS = {OFFSET_COMMITS: OFFSET_COMMITS_VIEW, GROUP_EVENTS: GROUP_EVENTS_VIEW}
-"""The tables that are views of the log, each with the columns of the reader of that name."""
+VIEWS = {
+    OFFSET_COMMITS: OFFSET_COMMITS_VIEW,
+    GROUP_EVENTS: GROUP_EVENTS_VIEW,
+    TRANSACTIONS: TRANSACTIONS_VIEW,
+    SHARE_DELIVERIES: SHARE_DELIVERIES_VIEW,
+}
+"""The tables that are views of a log, each with the columns of the reader of that name."""
+
+_OTHER_LOGS = {TRANSACTIONS: TRANSACTION_STATE_TOPIC, SHARE_DELIVERIES: SHARE_STATE_TOPIC}
+"""The logs of tables that are not made from the group coordinator's log."""
 
 TABLES = (
     OFFSET_COMMITS,
@@ -37,13 +53,15 @@ TABLES = (
     ASSIGNMENTS,
     REBALANCES,
     PAUSES,
+    TRANSACTIONS,
+    SHARE_DELIVERIES,
     END_OFFSETS,
     LAG,
 )
 """The tables that can be chosen. `offsets_daily` comes with `offsets_current`."""
 
 OF_GROUPS = (ASSIGNMENTS, REBALANCES, PAUSES)
-GROWING = (OFFSET_COMMITS, GROUP_EVENTS, REBALANCES, PAUSES)
+GROWING = (OFFSET_COMMITS, GROUP_EVENTS, REBALANCES, PAUSES, TRANSACTIONS, SHARE_DELIVERIES)
 SAMPLED = (END_OFFSETS, LAG)
 
 ORDER = {
@@ -51,6 +69,8 @@ ORDER = {
     GROUP_EVENTS: ("group_id", "log_offset"),
     REBALANCES: ("group_id", "log_offset"),
     PAUSES: ("group_id", "log_offset", "topic_id", "partition"),
+    TRANSACTIONS: ("transactional_id", "log_offset"),
+    SHARE_DELIVERIES: ("group_id", "topic_id", "partition", "log_offset"),
 }
 """The order of the rows in the files of the tables that grow."""
 
@@ -59,6 +79,8 @@ TIME = {
     GROUP_EVENTS: "log_timestamp",
     REBALANCES: "at",
     PAUSES: "log_timestamp",
+    TRANSACTIONS: "log_timestamp",
+    SHARE_DELIVERIES: "log_timestamp",
 }
 """The column whose UTC date a file is stored under."""
 
@@ -66,6 +88,16 @@ NEEDS = {LAG: (OFFSETS_CURRENT, END_OFFSETS)}
 """The tables that another table is made from."""
 
 NO_DATE = "unknown"
+
+
+def log_of(table: str) -> TopicName:
+    """Return the topic whose log a table is made from."""
+    return _OTHER_LOGS.get(table, GROUP_OFFSETS_TOPIC)
+
+
+def logs_of(tables: Iterable[str]) -> list[TopicName]:
+    """Return the topics that tables are made from, in order, each once."""
+    return sorted({log_of(table) for table in tables if table != END_OFFSETS})
 
 
 def missing_for(tables: Iterable[str]) -> list[str]:
@@ -86,7 +118,13 @@ def range_file(table: str, partition: int, date: str, start: int, end: int) -> s
 
 def end_in(name: str) -> int:
     """Return the end offset in the name of a file of a growing table."""
-    return int(name.rpartition("/")[2].removesuffix(".parquet").rpartition("-")[2])
+    return bounds_in(name)[1]
+
+
+def bounds_in(name: str) -> tuple[int, int]:
+    """Return the start and end offset in the name of a file of a growing table."""
+    first, _, last = name.rpartition("/")[2].removesuffix(".parquet").partition("-")
+    return int(first), int(last)
 
 
 def is_hidden(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The worker's part: land one range of one partition of the coordinator's log."""
+"""The worker's part: land one range of one partition of a coordinator's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headgate.client.cluster import is_passing
 from headgate.client.errors import ClientError, NoNodeReachable, RequestTimedOut
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from headgate.log.batch_records import unpack
 from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead
@@ -30,15 +30,21 @@ from headgate.spark.source import plan
 MOST_OFFSETS = 2_000_000
 """Maximum number of offsets in one range, which limits a worker's memory."""
 
+MOST_OF_OTHERS = 200_000
+"""The same for other logs than that of the group coordinator: one of their records may be large."""
+
 
 @dataclass(frozen=True)
 class LandingTask:
-    """A range of one partition; `epoch` is that of the last batch landed before `start`, -1 without one."""
+    """A range of one partition; `epoch` is that of the last batch landed before `start`, -1 without one.
+
+    `tables` are those that are made from its log.
+    """
 
     options: Options
     target: str
     tables: tuple[str, ...]
-    partition: int
+    where: TopicPartition
     start: int
     end: int
     epoch: int
@@ -50,13 +56,14 @@ class LandingTask:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a task: its partition, the epoch of the last batch, and new rows by growing table.
+    """Result of a task: its partition (None: it landed nothing), the epoch of the last batch, and new rows by
+    growing table.
 
     With `has_gap`, compaction had removed records of the range. `before` is the latest time of the commits
     before the range, in us, -1 if there is none or it is not known.
     """
 
-    partition: int
+    where: TopicPartition | None
     epoch: int
     rows: dict[str, int]
     has_gap: bool = False
@@ -90,7 +97,7 @@ def try_task(task: Task) -> Done | Failed:
         if isinstance(task, LandingTask):
             return land_range(task)
         merge(task)
-        return Done(-1, -1, {})
+        return Done(None, -1, {})
     except (LandingRefused, MissingData, CorruptLog, ClientError, OSError) as problem:
         return Failed(str(problem), failure_of(problem))
 
@@ -107,14 +114,13 @@ def failure_of(problem: Exception) -> Failure:
 
 def land_range(task: LandingTask) -> Done:
     """Write the files of a range. Raises what `read_range` raises."""
-    read = read_range(
-        task.options, LogRange(task.partition, task.start, task.end, task.epoch), _views_of(task)
-    )
+    wanted = LogRange(task.where, task.start, task.end, task.epoch, task.log_start)
+    read = read_range(task.options, wanted, _views_of(task))
     has_gap = read.has_gap or (task.is_first and task.start > 0)
     target, rows, views = Folder(task.target), {}, read.rows
     for table in tables.VIEWS:
         if table in task.tables:
-            rows[table] = _write(task, table, views[table])
+            rows[table] = _write(task, table, views[table], has_gap=has_gap)
     # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
     is_anew = has_gap and not task.is_first
     before = current.NO_TIME
@@ -122,33 +128,41 @@ def land_range(task: LandingTask) -> Done:
         before = _advance_offsets(task, target, views, is_anew)
     if any(table in task.tables for table in tables.OF_GROUPS):
         rows |= _advance_groups(task, target, views, is_anew)
-    return Done(task.partition, read.epoch, rows, has_gap, before)
+    return Done(task.where, read.epoch, rows, has_gap, before)
 
 
-def ends_of_ranges(options: Options, wanted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+def ends_of_ranges(
+    options: Options, wanted: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
     """Return where to end the range of each partition, given its start and the end of its log.
 
     A range is of limited size and has complete runs only. It is empty if a run begins at its start that is
     not complete before the end of the log.
     """
     limited = {
-        partition: (start, min(start + MOST_OFFSETS, end)) for partition, (start, end) in wanted.items()
+        where: (start, min(start + _most_offsets(where), end)) for where, (start, end) in wanted.items()
     }
     ends = _without_open_runs(options, limited)
     stuck = {each: wanted[each] for each, end in ends.items() if end == wanted[each][0]}
     return ends | _without_open_runs(options, stuck)
 
 
-def _without_open_runs(options: Options, ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+def _most_offsets(where: TopicPartition) -> int:
+    return MOST_OFFSETS if where.topic == GROUP_OFFSETS_TOPIC else MOST_OF_OTHERS
+
+
+def _without_open_runs(
+    options: Options, ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
     """Return the end of each range, or the first offset of the run of records that continues after it."""
-    ends = {partition: end for partition, (_, end) in ranges.items()}
-    last = {partition: (end - 1, end) for partition, (start, end) in ranges.items() if start < end}
+    ends = {where: end for where, (_, end) in ranges.items()}
+    last = {where: (end - 1, end) for where, (start, end) in ranges.items() if start < end}
     for planned in plan(options_of(options, last)) if last else ():
         for where, scan in planned.scans():
             for records, _ in unpack(scan):
-                run, (start, end) = last_run(records), ranges[where.partition]
+                run, (start, end) = last_run(records), ranges[where]
                 if run is not None and run[0] + run[1] > end:
-                    ends[where.partition] = max(run[0], start)
+                    ends[where] = max(run[0], start)
     return ends
 
 
@@ -157,15 +171,21 @@ def _without_open_runs(options: Options, ranges: Mapping[int, tuple[int, int]]) 
 
 def _views_of(task: LandingTask) -> list[str]:
     """Return the views of the log that the tables are made from."""
+    if task.where.topic != GROUP_OFFSETS_TOPIC:
+        return list(task.tables)
     if set(task.tables) <= {tables.GROUP_EVENTS, *tables.OF_GROUPS}:
         return [tables.GROUP_EVENTS]
-    return list(tables.VIEWS)
+    return [tables.OFFSET_COMMITS, tables.GROUP_EVENTS]
 
 
-def _write(task: LandingTask, table: str, rows: pa.Table) -> int:
+def _write(task: LandingTask, table: str, rows: pa.Table, *, has_gap: bool = False) -> int:
+    target = Folder(task.target)
     for date, of_date in by_date(rows, tables.TIME[table]):
-        name = tables.range_file(table, task.partition, date, task.start, task.end)
-        Folder(task.target).write_table(name, sorted_rows(of_date, tables.ORDER[table]))
+        name = tables.range_file(table, task.where.partition, date, task.start, task.end)
+        # An attempt before this one may have read records that were removed from the log since.
+        if has_gap and target.has(name) and target.row_count(name) > of_date.num_rows:
+            continue
+        target.write_table(name, sorted_rows(of_date, tables.ORDER[table]))
     return int(rows.num_rows)
 
 
@@ -181,14 +201,14 @@ def _pieces(
         return
     start = task.log_start
     while start < task.end:
-        end = ends_of_ranges(task.options, {task.partition: (start, task.end)})[task.partition]
-        yield read_range(task.options, LogRange(task.partition, start, end), _views_of(task)).rows, end
+        end = ends_of_ranges(task.options, {task.where: (start, task.end)})[task.where]
+        yield read_range(task.options, LogRange(task.where, start, end), _views_of(task)).rows, end
         start = end
 
 
 def _advance_offsets(task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool) -> int:
     """Bring `offsets_current` to the end of the range; return its latest time before the range, in us."""
-    before = load_offsets(target, task.partition) or current.nothing_at(task.start)
+    before = load_offsets(target, task.where.partition) or current.nothing_at(task.start)
     if before.end == task.end:
         return before.last_time  # an earlier attempt has replaced the file
     _check_state(task, tables.OFFSETS_CURRENT, before.end)
@@ -199,8 +219,8 @@ def _advance_offsets(task: LandingTask, target: Folder, views: dict[str, pa.Tabl
         tables.date_of(before.last_time) != tables.date_of(after.last_time)
     )
     if is_next_day:
-        save_offsets(target, tables.daily_file(task.partition, before.last_time), before)
-    save_offsets(target, tables.current_file(tables.OFFSETS_CURRENT, task.partition), after)
+        save_offsets(target, tables.daily_file(task.where.partition, before.last_time), before)
+    save_offsets(target, tables.current_file(tables.OFFSETS_CURRENT, task.where.partition), after)
     return before.last_time
 
 
@@ -208,7 +228,7 @@ def _advance_groups(
     task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool
 ) -> dict[str, int]:
     """Bring the tables of groups to the end of the range, and their state last."""
-    state = load_groups(target, task.partition) or groups.Groups(task.start)
+    state = load_groups(target, task.where.partition) or groups.Groups(task.start)
     if state.end == task.end:
         return {}
     _check_state(task, "the state of groups", state.end)
@@ -226,15 +246,15 @@ def _advance_groups(
             new = found.filter(pc.greater_equal(found["log_offset"], task.start))
             written[table] = _write(task, table, new)
     if tables.ASSIGNMENTS in task.tables:
-        name = tables.current_file(tables.ASSIGNMENTS, task.partition)
+        name = tables.current_file(tables.ASSIGNMENTS, task.where.partition)
         target.write_table(name, groups.assignments_of(state))
-    save_groups(target, task.partition, state)
+    save_groups(target, task.where.partition, state)
     return written
 
 
 def _check_state(task: LandingTask, what: str, end: int) -> None:
     if end != task.start:
         raise LandingRefused(
-            f"{what} of {GROUP_OFFSETS_TOPIC}-{task.partition} in {task.target} ends at offset {end}, the "
+            f"{what} of {task.where} in {task.target} ends at offset {end}, the "
             f"progress at {task.start}: files were changed or removed; land it elsewhere"
         )

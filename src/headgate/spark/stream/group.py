@@ -12,7 +12,7 @@ from headgate.client.membership import Membership, MemberView
 from headgate.client.offsets import CommittedOffset, fetch_offsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
-from headgate.spark.broker import connect
+from headgate.spark.broker import connect, isolation_level
 from headgate.spark.plan import MissingData
 from headgate.spark.stream.limits import limited
 from headgate.spark.stream.member import (
@@ -46,7 +46,10 @@ class StreamGroup:
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
-        self.cluster: Cluster = connect(options.servers, options.read.timeout_s)
+        self.cluster: Cluster = connect(
+            options.servers, options.read.timeout_s, security=options.read.security
+        )
+        self._level = isolation_level(options.read.is_committed_only)
         self._member: Membership | None = None
         self._known: dict[TopicPartition, CommittedOffset] = {}
         """What this process committed, or found committed, last."""
@@ -72,7 +75,7 @@ class StreamGroup:
             missing = [where for where in missing if where in assigned]
             wanted = {where: self._starting(where) for where in missing}
             asked = {where: offset for where, offset in wanted.items() if offset < 0}
-            found = wanted | self.cluster.list_offsets(asked)
+            found = wanted | self.cluster.list_offsets(asked, self._level)
             new = {where: CommittedOffset(found[where], metadata=metadata_of(epoch)) for where in missing}
             member.commit(new)
             committed |= new
@@ -83,8 +86,8 @@ class StreamGroup:
         return StreamOffsets(stream_id, {}, positions)
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """Return the end of every partition."""
-        return self.cluster.list_offsets(dict.fromkeys(self._partitions(), LATEST))
+        """Return the end of every partition; of committed records, the first open transaction."""
+        return self.cluster.list_offsets(dict.fromkeys(self._partitions(), LATEST), self._level)
 
     def following(
         self, start: StreamOffsets, most: int | None, targets: Mapping[TopicPartition, int] | None
@@ -96,7 +99,8 @@ class StreamGroup:
         member = self._joined(start.stream_id)
         member.release_at_once(False)
         view, step = self._commit(member, start)
-        positions, ends = dict(step.positions), self._ends(view)
+        positions = dict(step.positions)
+        ends = self._ends(view, positions)
         for where, end in ends.items():
             if end < positions[where].start:
                 self._lose(f"{where} ends at offset {end}, before {positions[where].start}")
@@ -111,15 +115,25 @@ class StreamGroup:
             return None
         return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
 
-    def _ends(self, view: MemberView) -> dict[TopicPartition, int]:
-        """Return the ends of the assigned partitions, without those of topics that were deleted."""
+    def _ends(
+        self, view: MemberView, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, int]:
+        """Return the ends of the assigned partitions, without those of topics that were deleted.
+
+        A position behind the first open transaction, by a reset or a former option, has nothing to read.
+        """
         existing = topics_that_exist(self.cluster, tuple(view.topic_ids))
         there = [
             where
             for where in view.assigned
             if where.topic in existing and existing[where.topic].topic_id == view.topic_ids[where.topic]
         ]
-        return self.cluster.list_offsets(dict.fromkeys(there, LATEST))
+        ends = self.cluster.list_offsets(dict.fromkeys(there, LATEST), self._level)
+        ahead = [where for where in there if ends[where] < positions[where].start]
+        if ahead and self.options.read.is_committed_only:
+            log_ends = self.cluster.list_offsets(dict.fromkeys(ahead, LATEST))
+            ends |= {where: min(log_ends[where], positions[where].start) for where in ahead}
+        return ends
 
     def _commit(self, member: Membership, start: StreamOffsets) -> tuple[MemberView, Step]:
         """Commit what is finished; repeat that if partitions are taken away meanwhile."""

@@ -25,6 +25,7 @@ from headgate.client.membership import MemberSettings, Membership, remove_member
 from headgate.client.pauses import knows_pauses, list_paused
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName, TopicPartition
+from headgate.domain.wording import counted
 from headgate.spark.stream.options import StreamOptions
 
 CLIENT_ID = "headgate-spark-stream"
@@ -60,6 +61,7 @@ def join(options: StreamOptions, stream_id: str, cluster: Cluster) -> Membership
         timeout_s=options.read.timeout_s,
         client_id=CLIENT_ID,
         waits_for_nodes=True,
+        security=options.read.security,
     )
     member.join()
     return member
@@ -98,8 +100,8 @@ def wait_until_assigned(
     while missing := wanted - member.view().assigned - paused(cluster, group_id):
         if time.monotonic() > deadline:
             raise RequestTimedOut(
-                f"group {group_id} did not assign {len(missing)} of {len(wanted)} partitions to the stream "
-                f"within {timeout_s:g} s, among them {min(missing)}"
+                f"group {group_id} did not assign {len(missing)} of {counted(len(wanted), 'partition')} to "
+                f"the stream within {timeout_s:g} s, among them {min(missing)}"
             )
         time.sleep(_WAIT_S)
 

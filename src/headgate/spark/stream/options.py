@@ -85,8 +85,6 @@ def parse_stream(given: Mapping[str, str]) -> StreamOptions:
         raise OptionError("a group assigns the partitions: use subscribe or subscribePattern, not assign")
     if read.ending_offsets:
         raise OptionError("a stream has no end: option endingOffsets goes with spark.read")
-    if read.is_committed_only:
-        raise OptionError("option isolationLevel: read_committed goes with spark.read, not with a stream")
     if not own.get("group.id"):
         raise OptionError("option group.id is missing: the consumer group that the stream is")
     most = own.get("maxOffsetsPerTrigger")

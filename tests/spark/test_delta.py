@@ -1,0 +1,154 @@
+"""The Delta log of a landed table has the rows of the table: each once, in whole runs, whatever fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.spark.coordinator_records import NOW
+from tests.spark.test_landing import DAY_MS, Broker, broker, commit, event, rows
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.spark.landing import LandingFailed, delta, land
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.progress import NAME
+from headgate.spark.options import OptionError
+
+__all__ = ["broker"]
+
+IS_MISSING = "deltalake is not installed: pip install 'headgate[delta]'"
+TABLES = ("offset_commits", "group_events", "rebalances", "end_offsets", "lag")
+
+
+@pytest.fixture(autouse=True)
+def _light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave files to the page cache, and small tables to one thread."""
+    pa.set_cpu_count(1)
+    monkeypatch.setattr("headgate.spark.landing.files.os.fsync", lambda descriptor: None)
+
+
+def in_delta(target: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table by its Delta log, without the columns of the path but the log partition."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    found = pa.table(deltalake.DeltaTable(str(target / table)).to_pyarrow_table())
+    rows: list[dict[str, Any]] = found.drop_columns(["date"]).to_pylist()
+    return rows
+
+
+def check(target: Path) -> None:
+    """Check the tables that have a log."""
+    for table in TABLES[:2]:
+        assert _unordered(in_delta(target, table)) == _unordered(rows(target, table))
+
+
+def _unordered(found: list[dict[str, Any]]) -> list[str]:
+    return sorted(str(sorted(row.items(), key=lambda item: item[0])) for row in found)
+
+
+def test_a_delta_log_has_the_rows_of_its_table(broker: Broker, tmp_path: Path) -> None:
+    """From the first run with the option on; later ones need not name it."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    assert not (target / "offset_commits" / "_delta_log").exists()
+    land(str(broker.directory), str(target), delta=True)
+    check(target)
+    broker.append(1, [commit(9, 40), event(40)])
+    land(str(broker.directory), str(target))
+    check(target)
+    assert len(in_delta(target, "offset_commits")) == 6
+    assert {table for table in TABLES if (target / table / "_delta_log").exists()} == {*TABLES}
+    assert not (target / "offsets_current" / "_delta_log").exists()
+    versions = len(list((target / "offset_commits" / "_delta_log").glob("*.json")))
+    land(str(broker.directory), str(target))
+    assert len(list((target / "offset_commits" / "_delta_log").glob("*.json"))) == versions
+
+
+def test_a_run_that_is_killed_leaves_a_log_that_the_next_one_mends(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every write; until then the log has whole runs only."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    write = Folder.write
+    for step in range(12):
+        before = _unordered(in_delta(target, "offset_commits"))
+        broker.append(0, [commit(step, 50), event(51)])
+        left = step
+
+        def dying(self: Folder, name: str, content: bytes) -> None:
+            nonlocal left
+            if not left:
+                raise OSError("killed")
+            left -= 1
+            write(self, name, content)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Folder, "write", dying)
+            try:
+                land(str(broker.directory), str(target), is_sampling=False)
+            except (OSError, LandingFailed):
+                assert _unordered(in_delta(target, "offset_commits")) == before
+        land(str(broker.directory), str(target), is_sampling=False)
+        check(target)
+
+
+def test_files_of_past_days_are_exchanged_in_the_log(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one commit for each table."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    broker.append(0, [commit(7)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    table = str(target / "offset_commits")
+    count = len(deltalake.DeltaTable(table).file_uris())
+    monkeypatch.setattr("headgate.spark.landing.job.time.time_ns", lambda: (NOW + 999 * DAY_MS) * 1_000_000)
+    progress = target / NAME
+    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
+    land(str(broker.directory), str(target), is_sampling=False)
+    assert len(deltalake.DeltaTable(table).file_uris()) == count - 1
+    check(target)
+
+
+def test_columns_that_a_later_release_adds_are_added_to_the_log(broker: Broker, tmp_path: Path) -> None:
+    """The table keeps its log; rows from before have nulls."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), is_sampling=False)
+    for file in (target / "group_events").rglob("*.parquet"):
+        name = str(file.relative_to(target))
+        older = Folder(str(target)).read_table(name).drop_columns(["initializing", "initialized", "deleting"])
+        Folder(str(target)).write_table(name, older)
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    broker.append(0, [event(3)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    found = in_delta(target, "group_events")
+    assert len(found) == 3
+    assert {row["initialized"] for row in found} == {None}
+    assert "initialized" in {
+        column.name for column in deltalake.DeltaTable(str(target / "group_events")).schema().fields
+    }
+
+
+def test_without_the_library_the_option_is_refused(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is landed, with what to install."""
+    monkeypatch.setattr(delta, "find_spec", lambda name: None)
+    target = tmp_path / "tables"
+    with pytest.raises(OptionError, match=r"pip install 'headgate\[delta\]'"):
+        land(str(broker.directory), str(target), delta=True)
+    assert rows(target, "offset_commits") == []
+
+
+def test_the_command_has_the_option() -> None:
+    """In its help."""
+    result = CliRunner().invoke(app, ["spark", "land", "--help"], env={"COLUMNS": "200"})
+    assert "--delta" in result.output
