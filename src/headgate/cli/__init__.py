@@ -7,26 +7,41 @@ from typing import Annotated
 import typer
 
 from headgate import __version__
+from headgate.cli.configs import configs
+from headgate.cli.consume import consume
 from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.fleet import fleet
+from headgate.cli.groups import groups
+from headgate.cli.health import health
+from headgate.cli.import_kafka import import_kafka
+from headgate.cli.lag import lag
 from headgate.cli.log import log
+from headgate.cli.produce import produce
 from headgate.cli.report import report
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
 from headgate.cli.share_groups import share_groups
 from headgate.cli.spark import spark
+from headgate.cli.topics import topics
 from headgate.cli.transactions import transactions
 from headgate.compiled import build_text
 
 app = typer.Typer(
     name="headgate",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 app.command()(serve)
 app.command()(settings)
+app.command(name="import", no_args_is_help=True)(import_kafka)
+app.command(no_args_is_help=True)(topics)
+app.command(no_args_is_help=True)(configs)
+app.command(no_args_is_help=True)(groups)
+app.command(no_args_is_help=True)(produce)
+app.command(no_args_is_help=True)(consume)
+app.command()(lag)
+app.command()(health)
 app.add_typer(log)
 spark.command(no_args_is_help=True)(report)
 app.add_typer(spark)
@@ -53,4 +68,4 @@ def headgate(
 
 def main() -> None:
     """Run the command line of this process."""
-    app()
+    app(prog_name="headgate")

@@ -19,7 +19,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headgate.cli.printing import printable
 from headgate.domain.ids import TopicName
+from headgate.domain.wording import counted
 from headgate.inspect.contents import (
     Stop,
     directory_as_json,
@@ -253,10 +255,10 @@ def _stop_as_json(stop: Stop | None) -> Json | None:
 def _print_lines(place: PartitionPlace, options: DumpOptions) -> None:
     reading = _Reading(place, options)
     about = partition_as_json(reading.files, extent_of(reading.files))
-    segments = "1 segment" if len(about["segments"]) == 1 else f"{len(about['segments'])} segments"
+    segments = counted(len(about["segments"]), "segment")
     print(
         f"{place.directory.name}: offsets {about['log_start_offset']} up to {about['log_end_offset']}, "
-        f"{about['bytes']:,} bytes in {segments}"
+        f"{counted(about['bytes'], 'byte')} in {segments}"
     )
     segment = None
     for name, batch in reading.batches():
@@ -281,7 +283,7 @@ def _print_lines(place: PartitionPlace, options: DumpOptions) -> None:
 
 
 def _stop_line(stop: Stop) -> str:
-    where = f"{stop.file} at position {stop.position}, {stop.size_bytes} bytes before its end"
+    where = f"{stop.file} at position {stop.position}, {counted(stop.size_bytes, 'byte')} before its end"
     if stop.is_tail:
         return (
             f"Incomplete tail: {where}: {stop.reason}. A running server is still writing it; of a stopped "
@@ -322,7 +324,7 @@ def _record_line(batch: Json, record: Json) -> str:
         "keySize": -1 if record["key_size"] is None else record["key_size"],
         "valueSize": -1 if record["value_size"] is None else record["value_size"],
         "sequence": record["sequence"],
-        "headerKeys": "[" + ",".join(map(_safe, record["header_keys"])) + "]",
+        "headerKeys": "[" + ",".join(map(printable, record["header_keys"])) + "]",
     }
     if "key" in record:
         fields["key"] = _text(record["key"])
@@ -333,7 +335,7 @@ def _record_line(batch: Json, record: Json) -> str:
     if (origin := record["origin"]) is not None:
         fields["origin"] = f"offset {origin['offset']} at {origin['timestamp']}"
     if record["meaning"] is not None:
-        fields["meaning"] = _safe(record["meaning"]["words"])
+        fields["meaning"] = printable(record["meaning"]["words"])
     return "| " + " ".join(f"{name}: {value}" for name, value in fields.items())
 
 
@@ -344,9 +346,4 @@ def _truth(value: bool) -> str:
 def _text(data: Json | None) -> str:
     if data is None:
         return "null"
-    return _safe(data["data"]) if data["encoding"] == "utf-8" else f"base64:{data['data']}"
-
-
-def _safe(text: str) -> str:
-    """Escape control characters, which could change the terminal."""
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return printable(data["data"]) if data["encoding"] == "utf-8" else f"base64:{data['data']}"

@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headgate.cli.printing import printable
+from headgate.domain.wording import counted
 from headgate.inspect.contents import directory_as_json
 from headgate.inspect.findings import Finding, Severity
 from headgate.inspect.verify import Report, size_to_check, verify
@@ -80,23 +82,15 @@ def _print_lines(report: Report) -> None:
                 )
     checked = findings.checked
     typer.echo(
-        f"{_count(findings.errors, 'error')}, {_count(findings.notes, 'note')} in "
-        f"{_count(checked.topics, 'topic')}, {_count(checked.partitions, 'written partition')}, "
-        f"{_count(checked.segments, 'segment')}, {_count(checked.batches, 'batch', 'es')}, "
-        f"{_count(checked.records, 'record')}, {checked.size_bytes:,} bytes"
+        f"{counted(findings.errors, 'error')}, {counted(findings.notes, 'note')} in "
+        f"{counted(checked.topics, 'topic')}, {counted(checked.partitions, 'written partition')}, "
+        f"{counted(checked.segments, 'segment')}, {counted(checked.batches, 'batch', 'batches')}, "
+        f"{counted(checked.records, 'record')}, {checked.size_bytes:,} bytes"
     )
 
 
 def _print_finding(finding: Finding) -> None:
     where = finding.file if finding.position is None else f"{finding.file}, byte {finding.position}"
     severity = typer.style(f"{finding.severity.value:5}", fg=_COLORS[finding.severity])
-    typer.echo(f"{severity}  {_safe(where)}: {_safe(finding.what)}")
-    typer.echo(f"       {_safe(finding.next_step)}")
-
-
-def _safe(text: str) -> str:
-    return text if text.isprintable() else ascii(text)[1:-1]
-
-
-def _count(number: int, what: str, plural: str = "s") -> str:
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+    typer.echo(f"{severity}  {printable(where)}: {printable(finding.what)}")
+    typer.echo(f"       {printable(finding.next_step)}")

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headgate.cli.consumer_groups.printing import say
+from headgate.cli.connecting import CommandConfig
 from headgate.cli.fleet.common import failed
-from headgate.cli.spark import session
+from headgate.cli.printing import say
+from headgate.cli.spark import options_of, session
 from headgate.domain.setting import INT_MAX
+from headgate.domain.wording import counted
 
 
 def report(
@@ -24,6 +26,7 @@ def report(
             metavar="N", help="Retention of offsets; by default the cluster's, or 7 days.", min=1, max=INT_MAX
         ),
     ] = None,
+    command_config: CommandConfig = None,
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
 ) -> None:
     """Write a page on all groups: findings, lag, commits, rebalances, members, expiries to come.
@@ -40,6 +43,7 @@ def report(
         raise failed(f"{problem}: pip install 'headgate[spark]'") from problem
     if not target.absolute().parent.is_dir():
         raise failed(f"{target}: there is no folder {target.absolute().parent}")
+    further = options_of(command_config)
     try:
         with Console(stderr=True).status("starting Spark") as status:
             spark = session(master, "headgate spark report")
@@ -50,6 +54,7 @@ def report(
                 with_lag=lag,
                 retention_minutes=retention_minutes,
                 on_step=status.update,
+                options=further,
             )
         temporary = target.with_name(target.name + ".tmp")
         temporary.write_text(page(found), encoding="utf-8")
@@ -57,4 +62,4 @@ def report(
     except (AuditFailed, ClientError, MissingData, OptionError, OSError) as problem:
         raise failed(str(problem)) from problem
     marked = sum(1 for each in found.audited if each.findings)
-    say(f"wrote {target}: {len(found.audited)} groups, {marked} of them with findings")
+    say(f"wrote {target}: {counted(len(found.audited), 'group')}, {marked:,} with findings")

@@ -1,24 +1,33 @@
-"""`headgate spark`: the coordinator's log as tables."""
+"""`headgate spark`: the coordinators' logs as tables."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from headgate.cli.connecting import CommandConfig, check_output, spark_options
+from headgate.cli.printing import say
+from headgate.cli.usage_problem import UsageProblem
+from headgate.domain.wording import counted
+
 if TYPE_CHECKING:
+    from pyarrow import Table
     from pyspark.sql import SparkSession
 
+    from headgate.domain.ids import Millis
     from headgate.spark.landing import Landed
 
-spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinator's log.")
+spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
 
 @spark.callback()
 def _spark() -> None:
-    """Make tables of the coordinator's log."""
+    """Make tables of the coordinators' logs."""
 
 
 @spark.command(no_args_is_help=True)
@@ -26,7 +35,13 @@ def land(
     source: Annotated[str, typer.Argument(help="A data directory, or HOST:PORT[,HOST:PORT...].")],
     target: Annotated[str, typer.Argument(help="A folder or a URI: one folder for each table, in Parquet.")],
     tables: Annotated[
-        str | None, typer.Option(help="Which tables; by default those of TARGET, all if it is new.")
+        str | None,
+        typer.Option(
+            metavar="TABLE,...",
+            help="Which tables: offset_commits, group_events, offsets_current, assignments, rebalances, "
+            "pauses, transactions, share_deliveries, end_offsets, lag. By default those of TARGET, all if it "
+            "is new.",
+        ),
     ] = None,
     continuously: Annotated[bool, typer.Option(help="Go on until interrupted.")] = False,
     every: Annotated[float, typer.Option(help="With --continuously: seconds between two looks.", min=0)] = 10,
@@ -36,12 +51,17 @@ def land(
     timeout: Annotated[
         str, typer.Option(metavar="60s", help="How long a call waits for a broker that is away.")
     ] = "60s",
+    delta: Annotated[
+        bool, typer.Option("--delta", help="Keep a Delta log beside the tables, from this run on.")
+    ] = False,
+    command_config: CommandConfig = None,
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
 ) -> None:
-    """Land what is durable of the coordinator's log and was not landed yet, exactly once.
+    """Land what is durable of the coordinators' logs and was not landed yet, exactly once.
 
-    A run that was killed is finished by the next one. With --continuously it goes on when the broker was
-    away, once it has landed something.
+    The logs are those of groups (__consumer_offsets), of transactions (__transaction_state) and of share
+    groups (__share_group_state). A run that was killed is finished by the next one. With --continuously it
+    keeps running when the broker was away, once it has landed something.
     """
     try:
         from headgate.client.errors import ClientError
@@ -52,10 +72,20 @@ def land(
     except ModuleNotFoundError as problem:
         raise _failed("land", f"{problem}: pip install 'headgate[spark]'") from problem
     run = run_on_spark(session(master, "headgate spark land"))
+    further = options_of(command_config)
     names = None if tables is None else [name.strip() for name in tables.split(",")]
 
     def once(is_sampling: bool) -> Landed:
-        return land_once(source, target, run, names, is_sampling=is_sampling, timeout=timeout)
+        return land_once(
+            source,
+            target,
+            run,
+            names,
+            is_sampling=is_sampling,
+            timeout=timeout,
+            delta=delta,
+            options=further,
+        )
 
     try:
         if continuously:
@@ -91,6 +121,14 @@ def _land_continuously(once: Callable[[bool], Landed], every_s: float, sample_ev
         time.sleep(every_s)
 
 
+def options_of(command_config: Path | None) -> dict[str, str]:
+    try:
+        return spark_options(command_config)
+    except UsageProblem as problem:
+        say(str(problem))
+        raise typer.Exit(2) from problem
+
+
 def session(master: str, name: str) -> SparkSession:
     """Return the active session, or start one of that name."""
     from pyspark.sql import SparkSession
@@ -103,8 +141,10 @@ def session(master: str, name: str) -> SparkSession:
 
 
 def _summary(landed: Landed) -> str:
-    rows = ", ".join(f"{count:,} rows of {table}" for table, count in landed.rows.items())
-    summary = f"landed {rows}; {len(landed.ends)} partitions of the log"
+    rows = ", ".join(f"{counted(count, 'row')} of {table}" for table, count in landed.rows.items())
+    topics = Counter(where.topic for where in landed.ends)
+    logs = ", ".join(f"{counted(count, 'partition')} of {topic}" for topic, count in topics.items())
+    summary = f"landed {rows}; from {logs or 'no log'}"
     if landed.incomplete:
         summary += (
             f", {len(landed.incomplete)} of them with gaps: compaction had removed records (progress.json)"
@@ -122,21 +162,19 @@ def offsets(
     output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
 ) -> None:
     """Print committed offsets from landed tables, now or as of a time. Needs neither Spark nor a broker."""
-    from headgate.cli.consumer_groups.arguments import parse_datetime
-    from headgate.cli.consumer_groups.printing import print_rows
-    from headgate.cli.consumer_groups.usage import UsageProblem
+    from headgate.cli.printing import print_rows
 
     try:
-        from headgate.spark.landing import LandingRefused, offsets_as_of, offsets_now
+        from headgate.spark.landing import offsets_as_of, offsets_now
     except ModuleNotFoundError as problem:
         raise _failed("offsets", f"{problem}: pip install 'headgate[spark]'") from problem
-    try:
-        if as_of is None:
-            found = offsets_now(target, group)
-        else:
-            found = offsets_as_of(target, parse_datetime(as_of, "--as-of"), group)
-    except (LandingRefused, UsageProblem, OSError) as problem:
-        raise _failed("offsets", str(problem)) from problem
+    found = _landed(
+        "offsets",
+        output,
+        as_of,
+        lambda: offsets_now(target, group),
+        lambda time_ms: offsets_as_of(target, time_ms, group),
+    )
     rows = found.select(_PRINTED).to_pylist()
     for row in rows:
         if row["commit_timestamp"] is not None:
@@ -148,7 +186,83 @@ def offsets(
         raise typer.Exit(1)
 
 
+@spark.command(name="share-states", no_args_is_help=True)
+def share_states(
+    target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
+    group: Annotated[str | None, typer.Option(help="Only this share group.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
+    ] = None,
+    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+) -> None:
+    """Print the states of share-partitions from landed tables, now or as of a time.
+
+    BATCHES has the persisted deliveries: offsets, state, and delivery count. Needs neither Spark nor a
+    broker. The exit code is 1 if a state is unknown.
+    """
+    from headgate.cli.printing import print_rows
+
+    try:
+        from headgate.fleet import share_states_as_of, share_states_now
+    except ModuleNotFoundError as problem:
+        raise _failed("share-states", f"{problem}: pip install 'headgate[spark]'") from problem
+    found = _landed(
+        "share-states",
+        output,
+        as_of,
+        lambda: share_states_now(target, group),
+        lambda time_ms: share_states_as_of(target, time_ms, group),
+    )
+    rows = [_share_row(row, output) for row in found.to_pylist()]
+    print_rows(rows, _SHARE_STATE, "share_states", output)
+    if not all(found["is_known"].to_pylist()):
+        raise typer.Exit(1)
+
+
+def _landed(
+    command: str, output: str, as_of: str | None, now: Callable[[], Table], at: Callable[[Millis], Table]
+) -> Table:
+    """Return what `now` or `at` reads from landed tables; end the command with a message if that fails."""
+    from headgate.cli.consumer_groups.arguments import parse_datetime
+    from headgate.spark.landing import LandingRefused
+
+    try:
+        check_output(output)
+        return now() if as_of is None else at(parse_datetime(as_of, "--as-of"))
+    except (LandingRefused, UsageProblem, OSError) as problem:
+        raise _failed(command, str(problem)) from problem
+
+
+def _share_row(row: dict[str, Any], output: str) -> dict[str, Any]:
+    is_known, batches = row.pop("is_known"), row["batches"]
+    printed = {name: row[name] for name in _SHARE_STATE}
+    if not is_known:
+        printed["start_offset"] = _UNKNOWN
+    elif output != "json":
+        printed["batches"] = " ".join(map(_batch_text, batches))
+    if row["log_timestamp"] is not None:
+        printed["log_timestamp"] = row["log_timestamp"].isoformat(timespec="milliseconds")
+    return printed
+
+
+def _batch_text(batch: dict[str, Any]) -> str:
+    first, last = batch["first_offset"], batch["last_offset"]
+    offsets = f"{first}" if first == last else f"{first}-{last}"
+    return f"{offsets}:{batch['delivery_state']}:{batch['delivery_count']}"
+
+
 _UNKNOWN = "unknown"
+_SHARE_STATE = [
+    "group_id",
+    "topic_id",
+    "partition",
+    "start_offset",
+    "delivery_complete_count",
+    "state_epoch",
+    "leader_epoch",
+    "batches",
+    "log_timestamp",
+]
 _PRINTED = [
     "group_id",
     "topic",

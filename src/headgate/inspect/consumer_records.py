@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.domain.wording import counted
 from headgate.inspect.directory import text_of_id
-from headgate.inspect.wording import counted, plain, quoted, time_text
+from headgate.inspect.wording import plain, quoted, time_text
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,

@@ -11,7 +11,13 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, SHARE_STATE_TOPIC, ZERO_TOPIC_ID
+from headgate.domain.ids import (
+    GROUP_OFFSETS_TOPIC,
+    OFFSETS_HISTORY_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    ZERO_TOPIC_ID,
+)
 from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
@@ -19,6 +25,7 @@ from headgate.inspect.paused_records import paused_record
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.share_records import share_record
 from headgate.inspect.share_state_records import share_state_record
+from headgate.inspect.transaction_records import transaction_record
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
 from headgate.records import (
@@ -108,6 +115,8 @@ def meaning_in(topic: str) -> Meaning | None:
         return meaning_of
     if topic == SHARE_STATE_TOPIC:
         return lambda record: share_state_record(record.key, record.value)
+    if topic == TRANSACTION_STATE_TOPIC:
+        return lambda record: transaction_record(record.key, record.value)
     return None
 
 

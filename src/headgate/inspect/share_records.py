@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.domain.ids import TopicId
+from headgate.domain.wording import counted
 from headgate.inspect.directory import text_of_id
-from headgate.inspect.wording import counted, plain, quoted
+from headgate.inspect.wording import plain, quoted
 from headgate.records.consumer_model import TargetPartitions
 from headgate.records.share_group_model import (
     ShareGroupCurrentAssignment,

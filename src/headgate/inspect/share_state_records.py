@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Any, Final
 
 from headgate.domain.ids import Millis
+from headgate.domain.wording import counted
 from headgate.inspect.directory import text_of_id
-from headgate.inspect.wording import counted, quoted
+from headgate.inspect.wording import quoted
 from headgate.records.errors import MalformedRecord
 from headgate.records.share_batches import StateBatches
 from headgate.records.share_state import decode_share
@@ -53,6 +54,7 @@ def share_state_record(key: bytes | None, value: bytes | None) -> Json:
                 "delivery_complete_count": _known(record.delivery_complete_count, UNKNOWN_COUNT),
                 "created": record.created,
                 "written": record.written,
+                **_mark(record),
                 **_batches(record.batches),
             }
         case ShareUpdate():
@@ -66,6 +68,7 @@ def share_state_record(key: bytes | None, value: bytes | None) -> Json:
                 "leader_epoch": record.leader_epoch,
                 "start_offset": _known(record.start_offset, UNCHANGED),
                 "delivery_complete_count": _known(record.delivery_complete_count, UNKNOWN_COUNT),
+                **_mark(record),
                 **_batches(record.batches),
             }
 
@@ -76,6 +79,15 @@ def _subject(key: ShareKey) -> str:
 
 def _key(key: ShareKey) -> Json:
     return {"group": key.group_id, "topic_id": text_of_id(key.topic_id), "partition": key.partition}
+
+
+def _mark(record: ShareSnapshot | ShareUpdate) -> Json:
+    """Return where the dead letters are, of a record that says so."""
+    if record.dead_letters is None:
+        return {}
+    topic_id, partition, offset = record.dead_letters
+    where = {"topic_id": text_of_id(topic_id), "partition": partition, "from_offset": offset}
+    return {"dead_letters": where}
 
 
 def _known(number: int, unknown: int) -> int | None:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
+from headgate.domain.ids import (
+    GROUP_OFFSETS_TOPIC,
+    OFFSETS_HISTORY_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
@@ -49,6 +54,12 @@ _OWN_FILES = (
     STATE_NAME,
 )
 _ANYWHERE = 1 << 62
+_KEYS_OF_SHARDS: dict[str, str] = {
+    GROUP_OFFSETS_TOPIC: "groups",
+    SHARE_STATE_TOPIC: "share-partitions",
+    TRANSACTION_STATE_TOPIC: "transactional ids",
+}
+"""The topics whose logs are loaded by shards, and what the keys of these are."""
 _RESTORE = "Restore the file from a backup if there is one."
 
 
@@ -141,11 +152,11 @@ class LogCheck:
             return "Reading it fails. Copy the directory before the server stops. " + _RESTORE
         if log.place is None and following.recovery is None:
             return "The server does not start and changes nothing. Restore the catalogue from a backup."
-        is_of_groups = log.place is not None and log.place.topic == GROUP_OFFSETS_TOPIC
-        if following == NextStart() and is_of_groups:
+        keys = _KEYS_OF_SHARDS.get(log.place.topic) if log.place is not None else None
+        if following == NextStart() and keys is not None:
             return (
                 "The server does not load this log, unless shard.checkpoint covers the batch: requests for "
-                "groups of this partition fail, all others succeed. " + _RESTORE
+                f"{keys} of this partition fail, all others succeed. {_RESTORE}"
             )
         return following.consequence()
 

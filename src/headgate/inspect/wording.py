@@ -22,8 +22,3 @@ def plain(text: str) -> str:
 def quoted(text: str) -> str:
     """Return a name in quotes, escaped if it is not printable."""
     return f'"{text}"' if text.isprintable() else ascii(text)
-
-
-def counted(count: int, noun: str, several: str | None = None) -> str:
-    """Return a number with its noun, for example `2 topics`; `several` is a plural other than with an s."""
-    return f"{count} {noun if count == 1 else several or noun + 's'}"

@@ -11,7 +11,7 @@ from tests.cli.support import Command, rows
 from headgate.admin import Admin
 from headgate.cli.consumer_groups.arguments import parse_span
 from headgate.cli.consumer_groups.expiring import span
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.usage_problem import UsageProblem
 
 pytestmark = pytest.mark.timeout(60)
 HOUR_MS = 3_600_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from tests.cli.support import Command, rows
 
 pytestmark = pytest.mark.timeout(60)
@@ -24,6 +25,16 @@ def test_groups_are_listed_by_name_and_optionally_with_state_and_type(command: C
     ]
     as_json = json.loads(command("--list", "--output", "json").stdout)
     assert {"group": group, "type": "Classic", "state": "Empty", "protocol_type": ""} in as_json["groups"]
+
+
+def test_control_characters_in_an_id_are_escaped(command: Command, bootstrap_servers: str) -> None:
+    """Clients choose the ids: a listing has one line for each, and changes no terminal."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "red \x1b[31m\nnext"})
+    consumer.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
+    consumer.close()
+    lines = command("--list").stdout.splitlines()
+    assert "red \\x1b[31m\\nnext" in lines
+    assert "next" not in lines
 
 
 def test_an_unknown_state_is_refused_with_the_known_ones(command: Command) -> None:

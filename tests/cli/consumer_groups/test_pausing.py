@@ -18,7 +18,7 @@ from tests.consumers import reading
 
 from headgate.admin import Admin
 from headgate.cli.consumer_groups.pausing import progress
-from headgate.cli.consumer_groups.printing import say
+from headgate.cli.printing import say
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from headgate.admin import RequestRefused
 from headgate.cli import app
-from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.errors import ErrorCode
 
 pytestmark = pytest.mark.timeout(60)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from tests.cli.support import Command, rows
 from typer.testing import CliRunner, Result
 
+from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
+from headgate.cli.share_groups.options import Options
+from headgate.cli.share_groups.run import reset_offsets
 from headgate.client.cluster import Cluster
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -161,3 +164,26 @@ def test_other_combinations_are_refused(command: Command, arguments: tuple[str, 
     result = command(*arguments)
     assert result.exit_code == 2
     assert result.stderr
+
+
+class _PartlyRefusing(Admin):
+    """An Admin API whose server sets the start offset of one partition only."""
+
+    def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> None:
+        super().alter_share_offsets(group_id, dict(list(starts.items())[:1]))
+        refused = {one: RequestRefused(str(one), ErrorCode.KAFKA_STORAGE_ERROR) for one in list(starts)[1:]}
+        raise PartlyRefused(refused)
+
+
+def test_a_reset_that_is_partly_refused_shows_what_was_set(
+    bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows are those of the partitions whose start offset is set; the refusal is on standard error."""
+    options = Options(
+        reset_offsets=True, group=["partly"], topic=["orders"], to_earliest=True, execute=True, output="json"
+    )
+    with _PartlyRefusing(bootstrap_servers) as admin:
+        assert reset_offsets(admin, options) == 1
+    printed = capsys.readouterr()
+    assert [one["partition"] for one in json.loads(printed.out)["offsets"]] == [0]
+    assert "KAFKA_STORAGE_ERROR" in printed.err

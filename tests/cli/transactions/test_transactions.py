@@ -9,20 +9,18 @@ from typing import Any
 import pytest
 from tests.admin.test_docs import run as run_program
 from tests.cli.support import Command, rows
-from tests.topics.transactions import transactional
+from tests.cli.transactions.producing import TIMEOUT_MS, begin, commit, stable_offset, write
+from tests.waiting import wait_until
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
+from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition, hanging
 from headgate.broker import run
 from headgate.cli import app
 from headgate.client.cluster import Cluster
-from headgate.domain.errors import ErrorCode
+from headgate.client.transactions import list_transactions
 from headgate.domain.ids import TopicName
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from headgate.wire.messages.init_producer_id import InitProducerIdRequest
-from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-TIMEOUT_MS = 20_000
 LIST = ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
 HANGING = "Topic Partition ProducerId ProducerEpoch CoordinatorEpoch StartOffset LastTimestamp Duration(min)"
 
@@ -59,32 +57,6 @@ def command(bootstrap_servers: str) -> Command:
         return CliRunner().invoke(app, words)
 
     return invoke
-
-
-def begin(admin: Admin, transactional_id: str) -> tuple[int, int]:
-    """Get a producer id and an epoch for a transactional id."""
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
-    )
-    answer = admin.cluster.retrying(lambda: admin.cluster.any_node().request(request, 5))
-    assert answer.error_code == ErrorCode.NONE
-    return answer.producer_id, answer.producer_epoch
-
-
-def write(admin: Admin, producer: tuple[int, int], where: TopicPartition, name: str, version: int) -> int:
-    """Produce one record of a transaction; return its offset. Version 11 tells no coordinator."""
-    records = transactional(producer[0], b"value", epoch=producer[1])
-    data = [PartitionProduceData(index=where.partition, records=records)]
-    request = ProduceRequest(
-        acks=-1,
-        timeout_ms=TIMEOUT_MS,
-        transactional_id=name,
-        topic_data=[TopicProduceData(name=where.topic, partition_data=data)],
-    )
-    answer = admin.cluster.any_node().request(request, version)
-    (written,) = answer.responses[0].partition_responses
-    assert written.error_code == ErrorCode.NONE
-    return written.base_offset
 
 
 def at(partition: int, topic: str = "orders") -> TopicPartition:
@@ -158,6 +130,42 @@ def test_a_hanging_transaction_is_found_and_aborted(command: Command, admin: Adm
     assert rows(command("find-hanging"))[1:] == []
 
 
+def test_a_transaction_that_hangs_in_offsets_alone_is_found_and_aborted(admin: Admin) -> None:
+    """Its group has no stable offset until then. Twice, as the second one has another epoch."""
+    for _ in range(2):
+        producer = begin(admin, "zombie-0")
+        commit(admin, producer, at(0), "zombie-0", "stuck", 7)
+        found = wait_until(
+            lambda: admin.find_hanging_transactions(max_transaction_timeout_ms=0), "one that hangs"
+        )
+        (hanging_one,) = found
+        assert hanging_one.partition.topic == "__consumer_offsets"
+        assert hanging_one.producer.producer_id == producer[0]
+        assert hanging_one.producer.producer_epoch == producer[1]
+        assert not stable_offset(admin, at(0), "stuck")
+        assert admin.find_hanging_transactions() == []
+        admin.abort_transaction(
+            hanging_one.partition, producer_id=producer[0], producer_epoch=hanging_one.producer.producer_epoch
+        )
+        assert stable_offset(admin, at(0), "stuck")
+        assert admin.find_hanging_transactions(max_transaction_timeout_ms=0) == []
+
+
+def test_a_transaction_that_ends_during_the_search_does_not_hang(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator does not name its partitions any more, and the partition has its marker."""
+    producer = begin(admin, "ending")
+    write(admin, producer, at(0), "ending", 12)
+
+    def list_later(*given: Any, **more: Any) -> Any:
+        admin.force_terminate_transaction("ending")
+        return list_transactions(*given, **more)
+
+    monkeypatch.setattr(hanging, "list_transactions", list_later)
+    assert admin.find_hanging_transactions("orders", 0) == []
+
+
 def test_a_transaction_is_aborted_by_its_producer(command: Command, admin: Admin) -> None:
     """With the three numbers; a wrong epoch is refused."""
     begin(admin, "zombie-2")
@@ -215,6 +223,22 @@ def test_producers_are_fenced(admin: Admin) -> None:
         ("describe-producers --topic none --partition 0", 1, "topic none: UNKNOWN_TOPIC_OR_PARTITION"),
         ("describe-producers --topic orders --partition 9", 1, "orders-9: UNKNOWN_TOPIC_OR_PARTITION"),
         ("describe-producers --topic orders --partition 0 --broker-id 7", 1, "BROKER_ID_NOT_REGISTERED"),
+        ("find-hanging --broker-id 7", 1, "BROKER_ID_NOT_REGISTERED"),
+        ("find-hanging --topic a\udcff", 2, "--topic a\\udcff: not valid UTF-8"),
+        ("describe --transactional-id=", 2, "--transactional-id: an id is expected"),
+        ("describe --transactional-id " + "x" * 40_000, 2, "at most 32,767 bytes are expected, not 40,000"),
+        ("list --transactional-id-pattern \udcff", 2, "--transactional-id-pattern \\udcff: not valid UTF-8"),
+        (f"list --duration-filter {1 << 63}", 2, "Invalid value for '--duration-filter'"),
+        (
+            f"abort --topic orders --partition {1 << 31} --start-offset 0",
+            2,
+            "Invalid value for '--partition'",
+        ),
+        (
+            "abort --topic orders --partition 0 --producer-id 987 --producer-epoch 0 --coordinator-epoch 0",
+            1,
+            "producer 987 has no open transaction in orders-0; `headgate transactions describe-producers`",
+        ),
         ("find-hanging --partition 1", 2, "--partition 1: --topic is expected with it"),
         ("abort --topic orders --partition 0", 2, "which transaction? --start-offset is expected;"),
         ("abort --topic orders --partition 0 --producer-id 1", 2, "--producer-epoch is expected with"),

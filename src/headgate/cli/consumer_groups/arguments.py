@@ -21,7 +21,7 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
 _DURATION = re.compile(

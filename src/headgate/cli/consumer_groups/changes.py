@@ -23,12 +23,12 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
-from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.advice import in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
-from headgate.cli.consumer_groups.printing import Row, print_rows, say
+from headgate.cli.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 

@@ -8,7 +8,7 @@ from headgate.admin import Admin, GroupDescription, GroupExpiry, GroupExpiryList
 from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.arguments import parse_span
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Row, print_rows, say
+from headgate.cli.printing import Row, print_rows, say
 from headgate.domain.errors import ErrorCode
 
 _COLUMNS = ("group", "empty_since", "retention", "offset_count", "first_expiry", "last_expiry", "expires_in")

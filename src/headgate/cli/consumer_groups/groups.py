@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from headgate.admin import Admin, GroupListing
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import say
+from headgate.cli.printing import say
 
 
 def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:

@@ -26,13 +26,13 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.errors import moment
-from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
-from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
 DEFAULT_LIMIT = 100
@@ -180,7 +180,8 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     else:
         _print(rows, _AS_OF, options)
     if unknown:
-        say(f"{unknown} of the offsets are unknown: the history does not go back so far")
+        are = "is" if unknown == 1 else "are"
+        say(f"{unknown} of the offsets {are} unknown: the history does not go back so far")
     return 1 if unknown else 0
 
 

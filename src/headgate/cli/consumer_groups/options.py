@@ -13,7 +13,7 @@ from typing import Annotated
 
 from typer import Option
 
-OUTPUTS = ("table", "json", "csv")
+from headgate.cli.connecting import DEFAULT_SERVER, CommandConfig, connection_option
 
 _group = partial(Option, rich_help_panel="Groups")
 _partitions = partial(Option, rich_help_panel="Partitions")
@@ -23,7 +23,6 @@ _target = partial(Option, rich_help_panel="Target of --reset-offsets and --rewin
 _change = partial(Option, rich_help_panel="Output of --history")
 _reset = partial(Option, rich_help_panel="Execution of --reset-offsets, --rewind and --undo")
 _pause = partial(Option, rich_help_panel="Options of --pause and --rewind")
-_other = partial(Option, rich_help_panel="Connection and output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,12 +269,14 @@ class Everywhere:
     """Connection and output. These options are valid for every action and always have a value."""
 
     bootstrap_server: Annotated[
-        str, _other("--bootstrap-server", metavar="HOST:PORT,...", help="Addresses of the cluster.")
-    ] = "127.0.0.1:9092"
+        str,
+        connection_option("--bootstrap-server", metavar="HOST:PORT,...", help="Addresses of the cluster."),
+    ] = DEFAULT_SERVER
     timeout: Annotated[
-        int, _other("--timeout", metavar="MS", min=1, help="Timeout of each request, in ms.")
+        int, connection_option("--timeout", metavar="MS", min=1, help="Timeout of each request, in ms.")
     ] = 5000
-    output: Annotated[str, _other("--output", help="table, json or csv.")] = "table"
+    command_config: CommandConfig = None
+    output: Annotated[str, connection_option("--output", help="table, json or csv.")] = "table"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,18 +20,17 @@ from headgate.admin import (
     Waiting,
 )
 from headgate.admin.errors import moment
-from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.advice import in_words
+from headgate.cli.connecting import INTERRUPTED
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, printable, say
 from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.cli.printing import Columns, Row, print_rows, printable, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
 RELEASE_TIMEOUT_S = 300
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 _PAUSED: Columns = (
     "group",
     "topic",
@@ -43,7 +42,7 @@ _PAUSED: Columns = (
     "by",
     "reason",
 )
-_RESUMED: Columns = ("group", "topic", "partition", "state")
+RESUMED: Columns = ("group", "topic", "partition", "state")
 
 
 def caller() -> str:
@@ -71,7 +70,7 @@ def pause(admin: Admin, options: Options) -> int:
                 continue
             admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
             if not options.no_wait:
-                _wait_for_release(admin, group_id, partitions, options)
+                wait_for_release(admin, group_id, partitions, options.release_timeout, _waiting_text)
         except NotReleased as error:
             say(in_words(error))
             has_failed = True
@@ -87,18 +86,25 @@ def pause(admin: Admin, options: Options) -> int:
     return 1 if has_failed else 0
 
 
-def _wait_for_release(
-    admin: Admin, group_id: str, partitions: Iterable[TopicPartition], options: Options
+def wait_for_release(
+    admin: Admin,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    timeout_s: float | None,
+    text_of: Callable[[Waiting], str],
 ) -> None:
-    """Wait until no member owns these partitions, and show which are owned. Raises `NotReleased`."""
+    """Wait until no member has these partitions, and show what is waited for. Raises `NotReleased`."""
     with progress(f"group {group_id}: pausing") as show:
-
-        def on_waiting(waiting: Waiting) -> None:
-            show(f"group {group_id}: {waiting_text(waiting.waiting_for, waiting.elapsed_s)}")
-
         admin.wait_until_paused(
-            group_id, partitions, options.release_timeout or RELEASE_TIMEOUT_S, on_progress=on_waiting
+            group_id,
+            partitions,
+            timeout_s or RELEASE_TIMEOUT_S,
+            on_progress=lambda waiting: show(f"group {group_id}: {text_of(waiting)}"),
         )
+
+
+def _waiting_text(waiting: Waiting) -> str:
+    return waiting_text(waiting.waiting_for, waiting.elapsed_s)
 
 
 def waiting_text(waiting_for: Iterable[PausedPartition], elapsed_s: float) -> str:
@@ -136,20 +142,26 @@ def resume(admin: Admin, options: Options) -> int:
             say(why_refused(admin, group_id, error))
             is_refused = True
             continue
-        if not partitions:
-            say(f"group {group_id} has no paused partitions")
-        rows += [_resumed_row(group_id, each, was_paused=each in paused) for each in partitions]
-    print_rows(rows, _RESUMED, "partitions", options.output)
+        rows += resumed_rows(group_id, partitions, paused)
+    print_rows(rows, RESUMED, "partitions", options.output)
     return 1 if is_refused else 0
 
 
-def _resumed_row(group_id: str, partition: TopicPartition, *, was_paused: bool) -> Row:
-    return {
-        "group": group_id,
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "state": "resumed" if was_paused else "was not paused",
-    }
+def resumed_rows(
+    group_id: str, partitions: Collection[TopicPartition], paused: Container[TopicPartition]
+) -> list[Row]:
+    """Return a row for each partition that was to be resumed; `paused` has those that were paused."""
+    if not partitions:
+        say(f"group {group_id} has no paused partitions")
+    return [
+        {
+            "group": group_id,
+            "topic": one.topic,
+            "partition": one.partition,
+            "state": "resumed" if one in paused else "was not paused",
+        }
+        for one in partitions
+    ]
 
 
 # --paused-partitions

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headgate.admin import PlannedOffset, PlannedRestore
 from headgate.admin.csv_rows import csv_writer
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Columns, Row, print_json, print_rows, say
+from headgate.cli.printing import Columns, Row, print_json, print_rows, say
 
 PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset")
 

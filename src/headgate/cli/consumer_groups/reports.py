@@ -17,9 +17,9 @@ from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.expiring import expiry_of, remarks_on_expiry
 from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, printable, say
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis
 
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")
@@ -44,7 +44,7 @@ def list_groups(admin: Admin, options: Options) -> int:
         print_csv(rows, shown)
     elif shown == ["group"]:
         for listing in listings:
-            print(listing.group_id)
+            print(printable(listing.group_id))
     else:
         print_table(rows, shown)
     return 0

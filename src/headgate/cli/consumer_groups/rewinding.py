@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headgate.admin import Admin, RewindProgress, RewindStep, RewoundPartition, TopicPartition
+from headgate.cli.connecting import INTERRUPTED
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import (
-    INTERRUPTED,
     RELEASE_TIMEOUT_S,
     caller,
     progress,
     waiting_text,
     why_refused,
 )
-from headgate.cli.consumer_groups.printing import Columns, Row, print_rows, say
+from headgate.cli.printing import Columns, Row, print_rows, say
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headgate.admin import Admin, ClientError
-from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.advice import in_words
+from headgate.cli.connecting import open_admin
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
 from headgate.cli.consumer_groups.expiring import list_expiring
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import list_paused, pause, resume
-from headgate.cli.consumer_groups.printing import say
 from headgate.cli.consumer_groups.reports import describe_groups, list_groups
 from headgate.cli.consumer_groups.rewinding import rewind
-from headgate.cli.consumer_groups.usage import UsageProblem, action_of
+from headgate.cli.consumer_groups.usage import action_of
+from headgate.cli.printing import say
+from headgate.cli.usage_problem import UsageProblem
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "list": list_groups,
@@ -37,7 +39,7 @@ def run(options: Options) -> int:
     """Run the requested action, print its result and return the exit code."""
     try:
         action = action_of(options)
-        with _admin(options) as admin:
+        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
             if options.to_offsets_as_of is not None:
                 return restore_offsets(admin, options)
             return _ACTIONS[action](admin, options)
@@ -47,10 +49,3 @@ def run(options: Options) -> int:
     except ClientError as error:
         say(in_words(error))
         return 1
-
-
-def _admin(options: Options) -> Admin:
-    try:
-        return Admin(options.bootstrap_server, options.timeout / 1000)
-    except ValueError as problem:
-        raise UsageProblem(f"--bootstrap-server {options.bootstrap_server}: {problem}") from problem

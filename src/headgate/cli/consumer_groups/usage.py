@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.cli.connecting import check_output
 from headgate.cli.consumer_groups.options import (
-    OUTPUTS,
     Actions,
     Groups,
     Options,
@@ -13,11 +13,7 @@ from headgate.cli.consumer_groups.options import (
     Targets,
     names_of,
 )
-
-
-class UsageProblem(Exception):
-    """An invalid command line. The message says what is expected."""
-
+from headgate.cli.usage_problem import UsageProblem
 
 _GROUPS = names_of(Groups)
 _PARTITIONS = (*names_of(Partitions), "from_file")
@@ -72,8 +68,7 @@ ACTIONS = {
 
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
-    if options.output not in OUTPUTS:
-        raise UsageProblem(f"--output {options.output}: {_either(OUTPUTS)} is expected")
+    check_output(options.output)
     (action,) = _one(options, names_of(Actions), "; see `headgate consumer-groups --help`")
     usage = ACTIONS[action]
     for names in usage.one_of:

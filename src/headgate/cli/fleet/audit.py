@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin.errors import moment
-from headgate.cli.consumer_groups.printing import Row, print_rows, say
-from headgate.cli.consumer_groups.usage import UsageProblem
-from headgate.cli.fleet.common import check_output, duration, failed, progress_bar
+from headgate.cli.connecting import CommandConfig, check_output, spark_options
+from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
+from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.spark import session
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis
 from headgate.domain.setting import INT_MAX
+from headgate.domain.wording import counted
 
 if TYPE_CHECKING:
     from headgate.fleet import Audited, Finding, Rules
@@ -63,6 +65,7 @@ class AuditOptions:
         str | None,
         typer.Option(help="Read the log by this Spark: local[*], spark://... By default without it."),
     ] = None
+    command_config: CommandConfig = None
     output: Annotated[str, typer.Option(help="table, json or csv.")] = "table"
 
 
@@ -93,9 +96,10 @@ def audit(options: AuditOptions) -> None:
     print_rows(rows, _COLUMNS, "groups", options.output)
     counts = Counter(finding for each in audited for finding in each.findings)
     words = ", ".join(f"{count} {finding}" for finding, count in counts.items())
-    say(f"{len(audited)} groups: {words or 'nothing found'}")
+    say(f"{counted(len(audited), 'group')}: {words or 'nothing found'}")
     if unreadable:
-        say(f"{unreadable} records of the log could not be decoded and were left out")
+        were = "was" if unreadable == 1 else "were"
+        say(f"{counted(unreadable, 'record')} of the log could not be decoded and {were} left out")
     raise typer.Exit(FOUND if found else 0)
 
 
@@ -119,7 +123,7 @@ def _audited(options: AuditOptions, rules: Rules) -> tuple[list[Audited], int]:
     run: Run = run_here
     if options.master is not None:
         run = run_on_spark(session(options.master, "headgate fleet audit"))
-    known = look_at(options.source)
+    known = look_at(options.source, spark_options(options.command_config))
     unreadable = 0
     with progress_bar("reading the log", len(known.partitions)) as (progress, task):
 

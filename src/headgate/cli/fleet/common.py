@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from headgate.cli.consumer_groups.arguments import parse_duration
-from headgate.cli.consumer_groups.options import OUTPUTS
-from headgate.cli.consumer_groups.printing import say
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.printing import say
+from headgate.cli.usage_problem import UsageProblem
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -26,12 +25,6 @@ def progress_bar(text: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         yield progress, progress.add_task(text, total=total)
-
-
-def check_output(output: str) -> None:
-    """Raise `UsageProblem` if `output` is no format."""
-    if output not in OUTPUTS:
-        raise UsageProblem(f"--output {output}: one of {', '.join(OUTPUTS)} is expected")
 
 
 def duration(option: str, text: str) -> int:

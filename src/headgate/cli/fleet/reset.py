@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
+from headgate.cli.connecting import CommandConfig, check_output, open_admin
 from headgate.cli.consumer_groups.arguments import parse_datetime
-from headgate.cli.consumer_groups.printing import Row, print_rows, say
-from headgate.cli.consumer_groups.usage import UsageProblem
-from headgate.cli.fleet.common import check_output, duration, failed, progress_bar
+from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
+from headgate.cli.printing import Row, print_rows, say
+from headgate.cli.usage_problem import UsageProblem
+from headgate.domain.wording import counted
 
 if TYPE_CHECKING:
     from headgate.fleet import Outcome, PlannedOffsets
@@ -80,6 +82,7 @@ class ResetOptions(ChosenTarget, ChosenGroups):
         Path, typer.Option(metavar="FILE.csv", help="The file of the plan: written, or executed.")
     ]
     execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False
+    command_config: CommandConfig = None
     timeout: Annotated[int, typer.Option(metavar="MS", min=1, help="Timeout of each request, in ms.")] = 5000
     output: Annotated[str, typer.Option(help="table, json or csv.")] = "table"
 
@@ -99,7 +102,7 @@ def reset(options: ResetOptions) -> None:
     try:
         check_output(options.output)
         target = _target_of(options)
-        with Admin(options.bootstrap_server, options.timeout / 1000) as admin:
+        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
             if options.execute:
                 code = _execute(admin, options.plan, options.output)
             else:
@@ -193,7 +196,8 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     offset_count = sum(len(each.new) for each in planned)
     command = ["headgate", "fleet", "reset", "--bootstrap-server", options.bootstrap_server]
     command += ["--plan", str(path), "--execute"]
-    say(f"nothing was changed; {path} has {offset_count} offsets of {len(planned)} groups. To execute it:")
+    amount = f"{counted(offset_count, 'offset')} of {counted(len(planned), 'group')}"
+    say(f"nothing was changed; {path} has {amount}. To execute it:")
     say(shlex.join(command))
     return 1 if refused else 0
 
@@ -243,6 +247,6 @@ def _execute(admin: Admin, path: Path, output: str) -> int:
     failed = [row for row in rows if row["result"] not in (Step.DONE, Step.ALREADY)]
     print_rows(failed if output == "table" else rows, _OUTCOMES, "groups", output)
     counts = Counter(each.step for each in outcomes)
-    say(", ".join(f"{count} groups {step}" for step, count in counts.items()))
+    say(", ".join(f"{counted(count, 'group')} {step}" for step, count in counts.items()))
     say(f"to take it back: the same command with --plan {undo}")
     return 1 if failed else 0

@@ -18,6 +18,16 @@ def share_groups(options: Options) -> None:
 
     headgate share-groups --describe --all-groups
 
+    Show who has which records of a partition, and why others are not delivered any more:
+
+    headgate share-groups --records --group work --topic orders:3
+
+    Set a record aside, and deliver it again when its consumer is mended:
+
+    headgate share-groups --archive --group work --topic orders:3 --offset 17 --execute
+
+    headgate share-groups --redeliver-dead-letters --group work --topic orders:3 --offset 17 --execute
+
     Deliver a topic again from its start: stop the consumers, show the plan, then execute it:
 
     headgate share-groups --reset-offsets --group work --topic orders --to-earliest

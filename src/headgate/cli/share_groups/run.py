@@ -11,19 +11,17 @@ from headgate.admin import (
     PartlyRefused,
     RequestRefused,
     ShareGroupDescription,
-    ShareTarget,
-    ToDatetime,
-    ToEarliest,
-    ToLatest,
-    TopicPartition,
 )
-from headgate.cli.consumer_groups.advice import in_words
-from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
-from headgate.cli.consumer_groups.printing import Columns, Row, print_json, print_table, say
+from headgate.cli.advice import in_words
+from headgate.cli.connecting import open_admin
 from headgate.cli.consumer_groups.remarks import assignment_text
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.printing import Columns, Row, print_json, print_table, printable, say
 from headgate.cli.share_groups.options import Options
+from headgate.cli.share_groups.pausing import list_paused, pause, resume, rewind
+from headgate.cli.share_groups.records import archive, redeliver, release, show_records
+from headgate.cli.share_groups.targets import partitions_of, target_of
 from headgate.cli.share_groups.usage import action_of
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.errors import ErrorCode
 
 STATES = ("Empty", "Stable")
@@ -40,11 +38,7 @@ def run(options: Options) -> int:
     """Run the requested action, print its result and return the exit code."""
     try:
         action = _ACTIONS[action_of(options)]
-        try:
-            admin = Admin(options.bootstrap_server, options.timeout / 1000)
-        except ValueError as problem:
-            raise UsageProblem(f"--bootstrap-server {options.bootstrap_server}: {problem}") from problem
-        with admin:
+        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
             return action(admin, options)
     except UsageProblem as problem:
         say(str(problem))
@@ -66,7 +60,7 @@ def list_groups(admin: Admin, options: Options) -> int:
         print_json({"groups": rows})
     elif options.state is None:
         for one in listings:
-            print(one.group_id)
+            print(printable(one.group_id))
     else:
         print_table(rows, ("group", "state"))
     return 0
@@ -153,16 +147,20 @@ def _state_row(group: ShareGroupDescription) -> Row:
 
 def reset_offsets(admin: Admin, options: Options) -> int:
     """Show the new start offsets of each group; with --execute, set them. Return 1 if a group was refused."""
-    target = _target_of(options)
+    target = target_of(options)
     rows: list[Row] = []
     is_refused = False
     for group_id in dict.fromkeys(options.group):
         try:
-            planned = admin.plan_share_reset(_partitions(admin, group_id, options), target)
+            planned = admin.plan_share_reset(partitions_of(admin, group_id, options), target)
             if options.execute:
                 starts = {one.partition: one.offset for one in planned}
                 admin.alter_share_offsets(group_id, starts)
-        except (PartlyRefused, RequestRefused) as error:
+        except PartlyRefused as error:
+            say(_in_words(error))
+            is_refused = True
+            planned = [one for one in planned if one.partition not in error.refused]
+        except RequestRefused as error:
             say(_in_words(error))
             is_refused = True
             continue
@@ -182,26 +180,6 @@ def reset_offsets(admin: Admin, options: Options) -> int:
         if not options.execute:
             say("nothing was changed; add --execute to make the changes")
     return 1 if is_refused else 0
-
-
-def _target_of(options: Options) -> ShareTarget:
-    if options.to_datetime is not None:
-        return ToDatetime(parse_datetime(options.to_datetime))
-    return ToEarliest() if options.to_earliest else ToLatest()
-
-
-def _partitions(admin: Admin, group_id: str, options: Options) -> list[TopicPartition]:
-    if options.all_topics:
-        return [one.partition for one in admin.share_offsets(group_id)]
-    found: list[TopicPartition] = []
-    for topic, indexes in map(parse_topic, options.topic):
-        there = admin.partitions_of(topic)
-        missing = set(indexes or ()).difference(one.partition for one in there)
-        if missing:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise RequestRefused(f"{topic}-{min(missing)}", code, f"{topic} has {len(there)} partitions")
-        found += [one for one in there if indexes is None or one.partition in indexes]
-    return found
 
 
 def delete_groups(admin: Admin, options: Options) -> int:
@@ -292,6 +270,14 @@ def _ids(admin: Admin) -> Iterable[str]:
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "list": list_groups,
     "describe": describe_groups,
+    "records": show_records,
+    "release": release,
+    "archive": archive,
+    "redeliver_dead_letters": redeliver,
+    "pause": pause,
+    "resume": resume,
+    "paused_partitions": list_paused,
+    "rewind": rewind,
     "reset_offsets": reset_offsets,
     "delete": delete_groups,
     "delete_offsets": delete_offsets,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.cli.share_groups.options import ACTIONS, OUTPUTS, SHOWN, TARGETS, Options
+from headgate.cli.usage_problem import UsageProblem
 
-_ANYWHERE = ("bootstrap_server", "output", "timeout")
+_ANYWHERE = ("bootstrap_server", "output", "timeout", "command_config")
+CHANGES_OF_RECORDS = ("release", "archive", "redeliver_dead_letters")
 _MAY_HAVE = {
     "list": ("state",),
     "describe": ("group", "all_groups", "verbose", *SHOWN),
+    "records": ("group", "topic", "offset", "limit"),
+    **dict.fromkeys(CHANGES_OF_RECORDS, ("group", "topic", "offset", "dry_run", "execute")),
+    "pause": ("group", "topic", "all_topics", "reason", "no_wait", "release_timeout"),
+    "resume": ("group", "topic", "all_topics"),
+    "paused_partitions": ("group", "all_groups"),
+    "rewind": (
+        *("group", "topic", "all_topics", "dry_run", "execute", "reason", "release_timeout"),
+        *TARGETS,
+    ),
     "reset_offsets": ("group", "topic", "all_topics", "dry_run", "execute", *TARGETS),
     "delete": ("group", "all_groups"),
     "delete_offsets": ("group", "topic"),
@@ -18,7 +28,11 @@ _MAY_HAVE = {
 _ONE_OF = {
     "list": (),
     "describe": (("group", "all_groups"),),
-    "reset_offsets": (("group",), ("topic", "all_topics"), TARGETS),
+    "records": (("group",), ("topic",)),
+    **dict.fromkeys(CHANGES_OF_RECORDS, (("group",), ("topic",), ("offset",))),
+    **dict.fromkeys(("pause", "resume"), (("group",), ("topic", "all_topics"))),
+    "paused_partitions": (("group", "all_groups"),),
+    **dict.fromkeys(("rewind", "reset_offsets"), (("group",), ("topic", "all_topics"), TARGETS)),
     "delete": (("group", "all_groups"),),
     "delete_offsets": (("group",), ("topic",)),
 }
@@ -28,8 +42,12 @@ _ONE_AT_MOST = (SHOWN, ("dry_run", "execute"))
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
     if options.output not in OUTPUTS:
-        raise UsageProblem(f"--output {options.output}: table or json is expected")
+        raise UsageProblem(f"--output {options.output}: table, json or csv is expected")
     action = _one(options, ACTIONS, "; see `headgate share-groups --help`")
+    if options.output == "csv" and action not in ("records", *CHANGES_OF_RECORDS):
+        raise UsageProblem(
+            f"--output csv cannot be combined with {_option(action)}: table or json is expected"
+        )
     for names in _ONE_OF[action]:
         _one(options, names, f" with {_option(action)}")
     for names in _ONE_AT_MOST:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated
 
 from typer import Option
 
+from headgate.cli.connecting import DEFAULT_SERVER, CommandConfig, connection_option
+
 OUTPUTS = ("table", "json")
-DEFAULT_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 10_000
 DEFAULT_MAX_TRANSACTION_TIMEOUT_MIN = 15
 
-_connection = partial(Option, rich_help_panel="Connection and output")
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 _Topic = Annotated[str, Option("--topic", metavar="TOPIC", help="The topic.")]
-_Partition = Annotated[int, Option("--partition", metavar="NUMBER", min=0, help="The partition.")]
+_Partition = Annotated[int, Option("--partition", metavar="NUMBER", min=0, max=_INT32, help="The partition.")]
 _BrokerId = Annotated[
-    int | None, Option("--broker-id", metavar="NUMBER", help="Ask this broker instead of the leaders.")
+    int | None,
+    Option(
+        "--broker-id", metavar="NUMBER", min=0, max=_INT32, help="Ask this broker instead of the leaders."
+    ),
 ]
 
 
@@ -28,7 +31,7 @@ class Connection:
 
     bootstrap_server: Annotated[
         str | None,
-        _connection(
+        connection_option(
             "--bootstrap-server",
             metavar="HOST:PORT",
             help="Servers, separated by commas.",
@@ -36,11 +39,13 @@ class Connection:
         ),
     ] = None
     output: Annotated[
-        str | None, _connection("--output", metavar="table|json", help="The format.", show_default="table")
+        str | None,
+        connection_option("--output", metavar="table|json", help="The format.", show_default="table"),
     ] = None
+    command_config: CommandConfig = None
     timeout: Annotated[
         int | None,
-        _connection(
+        connection_option(
             "--timeout",
             metavar="MS",
             help="Limit of each call.",
@@ -59,7 +64,13 @@ class List(Connection):
     ] = field(default_factory=list)
     duration_filter: Annotated[
         int,
-        Option("--duration-filter", metavar="MS", help="Only those that began longer ago; -1: all."),
+        Option(
+            "--duration-filter",
+            metavar="MS",
+            min=-1,
+            max=_INT64,
+            help="Only those that began longer ago; -1: all.",
+        ),
     ] = -1
     transactional_id_pattern: Annotated[
         str | None,
@@ -95,7 +106,8 @@ class FindHanging(Connection):
         str | None, Option("--topic", metavar="TOPIC", help="Only this topic, instead of all.")
     ] = None
     partition: Annotated[
-        int | None, Option("--partition", metavar="NUMBER", min=0, help="Only this partition of the topic.")
+        int | None,
+        Option("--partition", metavar="NUMBER", min=0, max=_INT32, help="Only this partition of the topic."),
     ] = None
     max_transaction_timeout: Annotated[
         int,
@@ -117,10 +129,23 @@ class Abort(Connection):
     partition: _Partition
     start_offset: Annotated[
         int | None,
-        Option("--start-offset", metavar="OFFSET", min=0, help="The first offset of the transaction."),
+        Option(
+            "--start-offset",
+            metavar="OFFSET",
+            min=0,
+            max=_INT64,
+            help="The first offset of the transaction.",
+        ),
     ] = None
     producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="ID", min=0, help="The producer, if no offset is given.")
+        int | None,
+        Option(
+            "--producer-id",
+            metavar="ID",
+            min=0,
+            max=_INT64,
+            help="The producer, if no offset is given.",
+        ),
     ] = None
     producer_epoch: Annotated[
         int | None,
@@ -132,6 +157,7 @@ class Abort(Connection):
             "--coordinator-epoch",
             metavar="EPOCH",
             min=-1,
+            max=_INT32,
             help="The coordinator's epoch that describe-producers shows for it.",
         ),
     ] = None

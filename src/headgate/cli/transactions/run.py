@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.admin import Admin, ClientError, ProducerState, TopicPartition
-from headgate.cli.consumer_groups.advice import in_words
-from headgate.cli.consumer_groups.printing import Row, print_json, print_table, say
-from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.cli.advice import in_words
+from headgate.cli.connecting import DEFAULT_SERVER, open_admin
+from headgate.cli.printing import Row, print_json, print_table, printable, say
 from headgate.cli.transactions.options import (
-    DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
     Abort,
     Connection,
@@ -22,7 +21,14 @@ from headgate.cli.transactions.options import (
     ForceTerminate,
     List,
 )
-from headgate.cli.transactions.usage import check_abort, check_output, check_search, states_of
+from headgate.cli.transactions.usage import (
+    check_abort,
+    check_output,
+    check_search,
+    check_texts,
+    states_of,
+)
+from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import TopicName
 
 _MS_PER_MINUTE = 60_000
@@ -76,12 +82,9 @@ def run(options: Connection, before: Connection) -> int:
     check, act = _ACTIONS[type(options)]
     try:
         check_output(output)
+        check_texts(options)
         check(options)
-        try:
-            admin = Admin(server, timeout_ms / 1000)
-        except ValueError as problem:
-            raise UsageProblem(f"--bootstrap-server {server}: {problem}") from problem
-        with admin:
+        with open_admin(server, timeout_ms, options.command_config or before.command_config) as admin:
             return act(admin, options, output)
     except UsageProblem as problem:
         say(str(problem))
@@ -177,45 +180,44 @@ def find_hanging(admin: Admin, options: FindHanging, output: str) -> int:
 
 
 def abort(admin: Admin, options: Abort, output: str) -> int:
-    """Abort a hanging transaction. Return 1 if there is none at the offset."""
+    """Abort a hanging transaction. Return 1 if there is no such open transaction."""
     where = TopicPartition(TopicName(options.topic), options.partition)
-    if options.start_offset is None:
-        producer_id, epoch, coordinator_epoch = (
-            options.producer_id,
-            options.producer_epoch,
-            options.coordinator_epoch,
-        )
-    else:
-        open_ones = [
-            one
-            for one in admin.describe_producers([where])[where]
-            if one.current_transaction_start_offset == options.start_offset
-        ]
-        if not open_ones:
-            say(
-                f"no open transaction of {where} starts at offset {options.start_offset}; `headgate "
-                "transactions describe-producers` shows where they start"
-            )
-            return 1
-        producer_id, epoch, coordinator_epoch = (
-            open_ones[0].producer_id,
-            open_ones[0].producer_epoch,
-            open_ones[0].coordinator_epoch,
-        )
-    assert producer_id is not None
-    assert epoch is not None
+    found = [one for one in admin.describe_producers([where])[where] if _is_meant(one, options)]
+    if not found:
+        say(_no_transaction(where, options))
+        return 1
+    epoch, coordinator_epoch = options.producer_epoch, options.coordinator_epoch
+    one = found[0]
+    if epoch is None:
+        epoch, coordinator_epoch = one.producer_epoch, one.coordinator_epoch
     admin.abort_transaction(
-        where, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+        where, producer_id=one.producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
     )
     row: Row = {
         "topic": where.topic,
         "partition": where.partition,
-        "producer_id": producer_id,
+        "producer_id": one.producer_id,
         "producer_epoch": epoch,
     }
-    text = f"aborted the transaction of producer {producer_id} (epoch {epoch}) in {where}"
+    text = f"aborted the transaction of producer {one.producer_id} (epoch {epoch}) in {where}"
     _print_done("aborted", row, text, output)
     return 0
+
+
+def _is_meant(one: ProducerState, options: Abort) -> bool:
+    """Return whether the producer has an open transaction, and it is that of the options."""
+    start = one.current_transaction_start_offset
+    if options.start_offset is None:
+        return start is not None and one.producer_id == options.producer_id
+    return start == options.start_offset
+
+
+def _no_transaction(where: TopicPartition, options: Abort) -> str:
+    if options.start_offset is None:
+        what = f"producer {options.producer_id} has no open transaction in {where}"
+    else:
+        what = f"no open transaction of {where} starts at offset {options.start_offset}"
+    return f"{what}; `headgate transactions describe-producers` shows where they start"
 
 
 def force_terminate(admin: Admin, options: ForceTerminate, output: str) -> int:
@@ -261,7 +263,7 @@ def _print_done(name: str, row: Row, text: str, output: str) -> None:
     if output == "json":
         print_json({name: row})
     else:
-        print(text)
+        print(printable(text))
 
 
 def _not_there(admin: Admin, transactional_id: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.cli.consumer_groups.usage import UsageProblem
-from headgate.cli.transactions.options import OUTPUTS, Abort, FindHanging
+from headgate.cli.transactions.options import OUTPUTS, Abort, Connection, FindHanging
+from headgate.cli.usage_problem import UsageProblem
 from headgate.records.transactions import TransactionState
 
 _OF_A_PRODUCER = ("producer_id", "producer_epoch", "coordinator_epoch")
+_TEXTS = ("topic", "transactional_id", "transactional_id_pattern")
+_LONGEST_ID_BYTES = 32_767
 _STATES = {state.title.lower(): state.title for state in TransactionState}
 
 
@@ -25,6 +27,25 @@ def check_output(output: str) -> None:
     """Raise `UsageProblem` unless the format is known."""
     if output not in OUTPUTS:
         raise UsageProblem(f"--output {output}: table or json is expected")
+
+
+def check_texts(options: Connection) -> None:
+    """Raise `UsageProblem` for a text that no request can carry."""
+    for name in _TEXTS:
+        text = getattr(options, name, None)
+        if text is not None:
+            _check_text(_option(name), text, is_id=name == "transactional_id")
+
+
+def _check_text(option: str, text: str, *, is_id: bool) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageProblem(f"{option} {text}: not valid UTF-8") from None
+    if is_id and not size:
+        raise UsageProblem(f"{option}: an id is expected")
+    if size > _LONGEST_ID_BYTES:
+        raise UsageProblem(f"{option}: at most {_LONGEST_ID_BYTES:,} bytes are expected, not {size:,}")
 
 
 def check_search(options: FindHanging) -> None:

@@ -1,0 +1,84 @@
+"""Error messages with advice."""
+
+from __future__ import annotations
+
+from headgate.admin import (
+    AlreadyUndone,
+    ClientError,
+    GroupIsActive,
+    HistoryUnknown,
+    NotReleased,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    RequestRefused,
+    TopicGone,
+)
+from headgate.client.errors import NoNodeReachable, RequestTimedOut, VersionNotSupported
+from headgate.domain.errors import ErrorCode
+
+_STOP_THEM = (
+    "stop its members first (`headgate {command} --describe --members --group GROUP` lists them); the "
+    "coordinator removes a failed member after its session timeout"
+)
+_REWIND = (
+    "`headgate consumer-groups --rewind`, with the same options, does it while the group runs; or stop its "
+    "members first"
+)
+_WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
+_NOT_LOADED = (
+    "the server is still loading the log of these groups, or cannot read or write it: try again, and if the "
+    "error persists, see the server's log"
+)
+_BY_CODE = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_LOADED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _NOT_LOADED,
+    ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted in the meantime, so nothing was changed",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "its last transaction is still being ended: try again",
+    ErrorCode.INVALID_PRODUCER_EPOCH: (
+        "the partition knows another epoch of this producer: `headgate transactions describe-producers` "
+        "shows it"
+    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the syntax is that of RE2",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members now: stop them first",
+}
+
+
+def in_words(error: ClientError, command: str = "consumer-groups") -> str:
+    """Return the error and the advice for it, on one line; `command` is the one that describes the groups."""
+    if isinstance(error, PartlyRefused):
+        advice = _advice(next(iter(error.refused.values())))
+    else:
+        advice = _advice(error)
+    return f"{error}; {advice.format(command=command)}" if advice else str(error)
+
+
+def _advice(error: ClientError) -> str | None:
+    if isinstance(error, GroupIsActive):
+        return _REWIND if error.unpaused else _WAIT if error.unreleased else _STOP_THEM
+    if isinstance(error, NotReleased):
+        return (
+            "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
+            "shows who holds on"
+        )
+    if isinstance(error, VersionNotSupported):
+        return _STOP_THEM if "Pause" in str(error) else None
+    if isinstance(error, OffsetsMoved):
+        return "another client changed it in the meantime, so this command changed nothing; run it again"
+    if isinstance(error, AlreadyUndone):
+        return "--redo repeats that change; --reset-offsets --to-offsets-as-of restores older offsets"
+    if isinstance(error, TopicGone):
+        return "--history shows them; to exclude this topic, name the others with --topic"
+    if isinstance(error, HistoryUnknown):
+        return "the history was deleted or never kept; --history shows the known changes"
+    if isinstance(error, OutcomeUnknown):
+        return "--describe shows the committed offsets"
+    if isinstance(error, NoNodeReachable):
+        return "check that a server is running there, or use another --bootstrap-server"
+    if isinstance(error, RequestTimedOut):
+        return "try again with a greater --timeout"
+    if isinstance(error, RequestRefused) and error.error is not None:
+        return _BY_CODE.get(error.error)
+    return None

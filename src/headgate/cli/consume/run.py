@@ -1,0 +1,287 @@
+"""Read records for `headgate consume`, without a group or as a member of one."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
+from headgate.cli.consume.formats import Print, printer
+from headgate.cli.consume.options import Options
+from headgate.cli.printing import say
+from headgate.cli.usage_problem import UsageProblem
+from headgate.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
+from headgate.client.errors import VersionNotSupported
+from headgate.client.membership import MemberSettings, Membership
+from headgate.client.offsets import fetch_offsets
+from headgate.client.records import ConsumedRecord, records_in
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName
+from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+FETCH_BYTES = 1 << 20
+WAIT_MS = 500
+"""How long a fetch of a single partition waits for records."""
+IDLE_S = 0.1
+"""The pause before partitions are fetched again that had no records."""
+COMMIT_S = 5.0
+"""The time between two commits of a member."""
+_MOVED = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+
+
+def run(admin: Admin, options: Options) -> int:
+    """Print records until one of the given limits, or Ctrl-C, is reached."""
+    _check(options)
+    show = printer(options.output, options.formatter_property)
+    limits = _Limits(options.max_messages, options.timeout_ms)
+    reading = _Reading(admin.cluster, LEVELS[options.isolation_level])
+    try:
+        if options.group is None:
+            _read_alone(admin, options, reading, limits, show)
+        else:
+            _read_as_member(admin, options, reading, limits, show)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.stdout.flush()
+    say(f"{limits.count} records")
+    return 0
+
+
+def _check(options: Options) -> None:
+    if (options.topic is None) == (options.include is None):
+        raise UsageProblem("--topic or --include is expected")
+    if options.partition is not None and (options.topic is None or options.group is not None):
+        raise UsageProblem("--partition goes with --topic, and without --group")
+    if options.offset is not None and (options.partition is None or options.from_beginning):
+        raise UsageProblem("--offset goes with --partition, and without --from-beginning")
+    if options.offset not in (None, "earliest", "latest") and not str(options.offset).isdecimal():
+        raise UsageProblem(f"--offset {options.offset}: a number, earliest or latest is expected")
+    if options.isolation_level not in LEVELS:
+        raise UsageProblem(f"--isolation-level {options.isolation_level}: one of {', '.join(LEVELS)}")
+
+
+@dataclass(slots=True)
+class _Limits:
+    """When to stop."""
+
+    max_messages: int | None
+    timeout_ms: int | None
+    count: int = 0
+    last_at: float = field(default_factory=time.monotonic)
+
+    def take(self) -> bool:
+        """Count a record; return whether it was the last one."""
+        self.count += 1
+        self.last_at = time.monotonic()
+        return self.count == self.max_messages
+
+    @property
+    def is_idle_too_long(self) -> bool:
+        """Whether no record came for too long."""
+        if self.timeout_ms is None:
+            return False
+        return time.monotonic() - self.last_at >= self.timeout_ms / 1000
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The positions of partitions, and how they are fetched."""
+
+    cluster: Cluster
+    isolation_level: int
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def next_records(self, partitions: Iterable[TopicPartition]) -> Iterator[ConsumedRecord]:
+        """Yield what there is in these partitions; the caller advances the position with each record."""
+        wanted = list(partitions)
+        for where in wanted:
+            wait_ms = WAIT_MS if len(wanted) == 1 else 0
+            try:
+                records, following = self._fetch(where, wait_ms)
+            except RequestRefused as error:
+                if error.error not in _MOVED:
+                    raise
+                self._move(where)
+                continue
+            yield from records
+            self.positions[where] = following
+
+    def _fetch(self, where: TopicPartition, wait_ms: int) -> tuple[list[ConsumedRecord], int]:
+        offset = self.positions[where]
+        fetched = self.cluster.fetch(
+            *where,
+            offset,
+            max_bytes=FETCH_BYTES,
+            max_wait_ms=wait_ms,
+            isolation_level=self.isolation_level,
+        )
+        return records_in(fetched, where, offset)
+
+    def _move(self, where: TopicPartition) -> None:
+        """Go on where the log begins now, after retention removed the position, or where it ends."""
+        first = self.cluster.list_offsets({where: EARLIEST})[where]
+        end = self.cluster.list_offsets({where: LATEST})[where]
+        lost = self.positions[where]
+        self.positions[where] = min(max(lost, first), end)
+        say(f"{where} has no offset {lost}; going on at {self.positions[where]}")
+
+
+def _print_all(
+    reading: _Reading,
+    partitions: list[TopicPartition],
+    limits: _Limits,
+    show: Print,
+    ends: dict[TopicPartition, int],
+) -> tuple[bool, int]:
+    """Print what there is; return whether the limit is reached, and the number of records."""
+    before = limits.count
+    for record in reading.next_records(partitions):
+        if record.offset >= ends.get(record.where, record.offset + 1):
+            continue
+        show(record)
+        reading.positions[record.where] = record.offset + 1
+        if limits.take():
+            return True, limits.count - before
+    sys.stdout.flush()
+    return False, limits.count - before
+
+
+# --- without a group ---
+
+
+def _read_alone(admin: Admin, options: Options, reading: _Reading, limits: _Limits, show: Print) -> None:
+    partitions = _partitions(admin, options)
+    start = _start(options)
+    known = {} if start >= 0 else admin.cluster.list_offsets(dict.fromkeys(partitions, start))
+    reading.positions.update(known or dict.fromkeys(partitions, start))
+    ends: dict[TopicPartition, int] = {}
+    if options.to_end:
+        asked = dict.fromkeys(partitions, LATEST)
+        ends = admin.cluster.list_offsets(asked, LEVELS[options.isolation_level])
+    while True:
+        left = [one for one in partitions if not ends or reading.positions[one] < ends[one]]
+        if not left:
+            return
+        is_done, count = _print_all(reading, left, limits, show, ends)
+        if is_done or limits.is_idle_too_long:
+            return
+        if count == 0 and len(left) > 1:
+            time.sleep(IDLE_S)
+
+
+def _start(options: Options) -> int:
+    if options.offset is not None and options.offset.isdecimal():
+        return int(options.offset)
+    return EARLIEST if options.from_beginning or options.offset == "earliest" else LATEST
+
+
+def _partitions(admin: Admin, options: Options) -> list[TopicPartition]:
+    """Return the partitions to read. Raises `UsageProblem`, and `RequestRefused` for an unknown topic."""
+    if options.topic is not None:
+        there = admin.partitions_of(options.topic)
+        if options.partition is None:
+            return there
+        chosen = [one for one in there if one.partition == options.partition]
+        if not chosen:
+            last = len(there) - 1
+            raise UsageProblem(
+                f"--partition {options.partition}: {options.topic} has the partitions 0 to {last}"
+            )
+        return chosen
+    names = [name for name in admin.topics() if _pattern(options).fullmatch(name)]
+    if not names:
+        raise UsageProblem(f"--include {options.include}: no topic has such a name")
+    return [one for name in names for one in admin.partitions_of(name)]
+
+
+def _pattern(options: Options) -> re.Pattern[str]:
+    try:
+        return re.compile(str(options.include))
+    except re.error as problem:
+        raise UsageProblem(f"--include {options.include}: no regular expression: {problem}") from problem
+
+
+# --- as a member of a group ---
+
+
+def _read_as_member(admin: Admin, options: Options, reading: _Reading, limits: _Limits, show: Print) -> None:
+    group_id = GroupId(str(options.group))
+    topics = tuple(TopicName(name) for name in sorted({one.topic for one in _partitions(admin, options)}))
+    if ConsumerGroupHeartbeatRequest.API_KEY not in admin.cluster.coordinator(group_id).versions:
+        raise VersionNotSupported(
+            "the cluster does not know the consumer protocol (KIP-848), which --group needs; read without "
+            "--group"
+        )
+    settings = MemberSettings(group_id=group_id, topics=topics)
+    servers = ",".join(f"{host}:{port}" for host, port in admin.cluster.addresses)
+    member = Membership(
+        servers, settings, timeout_s=admin.cluster.timeout_s, client_id="headgate-consume",
+        security=admin.cluster.security,
+    )  # fmt: skip
+    with member:
+        _Member(member, reading, options).run(limits, show)
+
+
+class _Member:
+    """Reads what is assigned, and commits before anything is released."""
+
+    def __init__(self, member: Membership, reading: _Reading, options: Options) -> None:
+        self.member = member
+        self.reading = reading
+        self.options = options
+        self.committed: dict[TopicPartition, int] = {}
+        self.commit_at = time.monotonic() + COMMIT_S
+
+    def run(self, limits: _Limits, show: Print) -> None:
+        """Print records until a limit is reached; commit at the end, too."""
+        try:
+            while not limits.is_idle_too_long:
+                assigned = self._follow()
+                is_done, count = _print_all(self.reading, assigned, limits, show, {})
+                if is_done:
+                    return
+                if time.monotonic() >= self.commit_at:
+                    self._commit(self.reading.positions)
+                if count == 0 and len(assigned) != 1:
+                    time.sleep(IDLE_S)
+        finally:
+            self._commit(self.reading.positions)
+
+    def _follow(self) -> list[TopicPartition]:
+        """Release what was revoked, and find the positions of what is new; return what is assigned."""
+        view = self.member.view()
+        if gone := [one for one in self.reading.positions if one not in view.assigned]:
+            self._commit({one: self.reading.positions[one] for one in gone if one in view.revoked})
+            for one in gone:
+                del self.reading.positions[one]
+                self.committed.pop(one, None)
+        self.member.release(view.revoked)
+        new = sorted(view.assigned - self.reading.positions.keys())
+        if new:
+            self._begin(new)
+        return sorted(view.assigned)
+
+    def _begin(self, new: list[TopicPartition]) -> None:
+        cluster, group_id = self.reading.cluster, self.member.settings.group_id
+        known = {where: one.offset for where, one in fetch_offsets(cluster, group_id, new).items()}
+        start = EARLIEST if self.options.from_beginning else LATEST
+        missing = dict.fromkeys((one for one in new if one not in known), start)
+        self.committed.update(known)
+        self.reading.positions.update(known | cluster.list_offsets(missing))
+
+    def _commit(self, positions: dict[TopicPartition, int]) -> None:
+        self.commit_at = time.monotonic() + COMMIT_S
+        changed = {where: at for where, at in positions.items() if self.committed.get(where) != at}
+        if not changed:
+            return
+        try:
+            self.member.commit(changed)
+        except (PartlyRefused, RequestRefused) as error:
+            say(f"not committed: {error}; the records may be delivered again")
+            return
+        self.committed.update(changed)

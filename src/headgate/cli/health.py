@@ -1,0 +1,142 @@
+"""`headgate health`: whether a cluster answers, and whether its partitions can be read and written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from headgate.cli.connecting import ConnectingAndPrinting, check_output, run_with_admin
+from headgate.cli.option_classes import takes_options
+
+if TYPE_CHECKING:
+    from headgate.admin import Admin, PartitionDescription, TopicDescription
+    from headgate.cli.printing import Row
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+_COLUMNS = ("check", "status", "detail")
+_MOST_NAMED = 3
+_PROBE = "headgate-health"
+"""The group whose coordinator is looked up. It is not created."""
+
+Result = tuple[str, str]
+"""Status and detail of a check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectingAndPrinting):
+    """The options of `headgate health`."""
+
+
+@takes_options(Options)
+def health(options: Options) -> None:
+    """Check a cluster: brokers, partitions, coordinators.
+
+    The command works with Headgate and Kafka, and changes nothing. The exit code is 1 if a check failed, else
+    0, also with warnings.
+
+    headgate health --bootstrap-server kafka-1:9092 --output json
+    """
+    raise typer.Exit(run_with_admin(options, lambda admin: _check_all(admin, options)))
+
+
+def _check_all(admin: Admin, options: Options) -> int:
+    from headgate.cli.printing import print_rows
+
+    check_output(options.output)
+    rows: list[Row] = []
+    for name, check in _CHECKS:
+        status, detail = _result(check, admin)
+        rows.append({"check": name, "status": status, "detail": detail})
+        if status == FAILED and name == _CHECKS[0][0]:
+            break  # nothing else can be asked
+    print_rows(rows, _COLUMNS, "checks", options.output)
+    return 1 if any(row["status"] == FAILED for row in rows) else 0
+
+
+def _result(check: Callable[[Admin], Result], admin: Admin) -> Result:
+    from headgate.cli.advice import in_words
+    from headgate.client.errors import ClientError
+
+    try:
+        return check(admin)
+    except ClientError as error:
+        return FAILED, in_words(error)
+
+
+def _connection(admin: Admin) -> Result:
+    begun = time.monotonic()
+    found = admin.cluster.metadata([])
+    took_ms = (time.monotonic() - begun) * 1000
+    where = admin.cluster.any_node().address
+    return OK, f"{where} answers in {took_ms:.0f} ms; cluster {found.cluster_id}"
+
+
+def _brokers(admin: Admin) -> Result:
+    """Connect to every broker that the cluster names."""
+    from headgate.client.errors import ClientError
+
+    found = admin.cluster.metadata([]).brokers
+    away = []
+    for broker in found:
+        try:
+            admin.cluster.node_at((broker.host, broker.port))
+        except ClientError as error:
+            away.append(f"broker {broker.node_id}: {error}")
+    if away:
+        return FAILED, "; ".join(_some(away))
+    return OK, f"{_count(len(found), 'broker')} reachable"
+
+
+def _partitions(admin: Admin) -> Result:
+    topics = [one for one in admin.describe_topics().values() if one is not None]
+    parts = [(topic, one) for topic in topics for one in topic.partitions]
+    leaderless = list(_named(parts, lambda one: one.leader is None))
+    if leaderless:
+        return FAILED, f"without a leader: {', '.join(_some(leaderless))}"
+    lacking = list(_named(parts, lambda one: len(one.isr) < len(one.replicas)))
+    if lacking:
+        return WARNING, f"under-replicated: {', '.join(_some(lacking))}"
+    return OK, f"{_count(len(parts), 'partition')} of {_count(len(topics), 'topic')}"
+
+
+def _coordinators(admin: Admin) -> Result:
+    from headgate.domain.ids import GroupId
+
+    node = admin.cluster.coordinator(GroupId(_PROBE))
+    admin.committed_offsets(_PROBE)
+    return OK, f"{node.address} answers for groups"
+
+
+def _groups(admin: Admin) -> Result:
+    groups = admin.list_groups()
+    if loading := [one.group_id for one in groups if one.state in ("Dead", "Unknown")]:
+        return WARNING, f"in an unexpected state: {', '.join(_some(loading))}"
+    return OK, _count(len(groups), "group")
+
+
+_CHECKS: tuple[tuple[str, Callable[[Admin], Result]], ...] = (
+    ("connection", _connection),
+    ("brokers", _brokers),
+    ("partitions", _partitions),
+    ("coordinators", _coordinators),
+    ("groups", _groups),
+)
+
+
+def _named(
+    parts: list[tuple[TopicDescription, PartitionDescription]], test: Callable[[PartitionDescription], bool]
+) -> Iterator[str]:
+    return (f"{topic.name}-{one.partition}" for topic, one in parts if test(one))
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    rest = len(names) - _MOST_NAMED
+    return [*names[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,88 @@
+"""Output of rows as a table, JSON or CSV; messages on standard error.
+
+A table is plain text in columns with headings, so that other programs can read it. A missing value is a dash
+in a table, null in JSON and empty in CSV.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+
+from headgate.admin.csv_rows import csv_writer
+
+Row = dict[str, Any]
+"""The values of a row, by their names in JSON."""
+
+Columns = Sequence[str]
+"""The names of the values to print, in order. A heading is the name in capitals with dashes, or Kafka's."""
+
+_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
+
+
+def print_table(rows: Iterable[Row], columns: Columns, headings: Sequence[str] | None = None) -> None:
+    """Print the rows as a table. `headings` replace those that the names of the columns make."""
+    headings = headings or [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    for number, line in enumerate([headings, *cells]):
+        text = " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        if number == 0:
+            typer.echo(typer.style(text, bold=True))
+        else:
+            print(text)
+
+
+def print_csv(rows: Iterable[Row], columns: Columns) -> None:
+    """Print the rows as CSV, with a heading."""
+    writer = csv_writer(sys.stdout)
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(row[column]) for column in columns] for row in rows)
+
+
+def print_json(document: Row) -> None:
+    """Print one JSON object."""
+    print(json.dumps(document, indent=2))
+
+
+def print_json_line(document: Row) -> None:
+    """Print one JSON object on one line, for a stream of them."""
+    print(json.dumps(document))
+
+
+def print_rows(rows: Sequence[Row], columns: Columns, name: str, output: str) -> None:
+    """Print the rows in the format `output`: JSON under `name`, CSV, or a table if there are any."""
+    if output == "json":
+        print_json({name: rows})
+    elif output == "csv":
+        print_csv(rows, columns)
+    elif rows:
+        print_table(rows, columns)
+
+
+def say(problem: str) -> None:
+    """Print a message on standard error."""
+    typer.echo(f"headgate: {printable(problem)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Escape control characters: clients choose names and reasons, which could change the terminal."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(value if isinstance(value, str) else str(value))
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else value

@@ -1,0 +1,125 @@
+"""`headgate groups`, `headgate lag` and `headgate health`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.cluster.conftest import Headgate
+from tests.cli.support import rows
+from typer.testing import CliRunner
+
+import headgate
+from headgate.admin import Admin, TopicPartition
+from headgate.cli import app
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def behind(headgate: Headgate, name: str, bootstrap_servers: str) -> str:
+    """A group that is 7 records behind in one partition, and has committed nothing in the other."""
+    headgate("topics", "--create", "--topic", name, "--partitions", "2")
+    headgate("produce", "--topic", name, "--partition", "0", stdin="x\n" * 10)
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_offsets(name, {TopicPartition(name, 0): 3})
+    return name
+
+
+def test_groups_of_every_kind_are_listed(headgate: Headgate, behind: str, bootstrap_servers: str) -> None:
+    """With the columns of Kafka's tool, whose names are never cut, and the state with --verbose."""
+    share = f"share-{behind}"
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_share_offsets(share, {TopicPartition(behind, 0): 0})
+    heading, *found = rows(headgate("groups", "--list"))
+    assert heading == ["GROUP", "TYPE", "PROTOCOL"]
+    assert [share, "Share", "share"] in found
+    assert [behind, "Classic", "-"] in found
+    assert [behind, "Classic", "-", "Empty"] in rows(headgate("groups", "--list", "--verbose"))
+    only = json.loads(headgate("groups", "--list", "--share", "--output", "json").stdout)["groups"]
+    assert {one["type"] for one in only} == {"Share"}
+    assert [share, "Share", "share"] not in rows(headgate("groups", "--list", "--consumer"))
+    assert behind in headgate("groups", "--list", "--group-type", "classic").stdout
+    assert [behind, "Classic", "-"] not in rows(headgate("groups", "--list", "--protocol", "share"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("groups", "--list is expected"),
+        ("groups --list --share --consumer", "--consumer and --share: one of them"),
+        ("groups --list --group-type odd", "one of classic, consumer, share, streams"),
+        ("lag --count 3", "--count goes with --watch"),
+        ("lag --output xml", "table, json or csv"),
+        ("health --output xml", "table, json or csv"),
+    ],
+)
+def test_an_invalid_command_line_is_refused(headgate: Headgate, words: str, says: str) -> None:
+    """The exit code is 2."""
+    refused = headgate(*words.split())
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert says in refused.stderr
+
+
+def test_lag_is_summed_by_group_and_topic(headgate: Headgate, behind: str) -> None:
+    """Unknown is not zero; --above chooses and tells by its exit code."""
+    done = headgate("lag", "--group", behind, "--output", "json")
+    (row,) = json.loads(done.stdout)["lags"]
+    assert (row["lag"], row["largest_lag"], row["partitions"], row["members"]) == (7, 7, 1, 0)
+    assert headgate("lag", "--group", behind, "--above", "7").exit_code == 0
+    above = headgate("lag", "--group", behind, "--above", "6")
+    assert above.exit_code == 3
+    assert above.stdout.splitlines()[0].split() == [
+        "GROUP",
+        "TOPIC",
+        "PARTITIONS",
+        "LAG",
+        "LARGEST-LAG",
+        "MEMBERS",
+    ]
+    missing = headgate("lag", "--group", "no-such-group")
+    assert "there is no consumer group called no-such-group" in missing.stderr
+    assert missing.exit_code == 1
+
+
+def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:
+    """A line for each look; in the second one there are rates."""
+    watched = ("lag", "--group", behind, "--watch", "--interval", "0.2", "--count", "2")
+    first, second = map(json.loads, headgate(*watched, "--output", "json").stdout.splitlines())
+    assert first["lags"][0]["produced"] is None
+    assert (second["lags"][0]["produced"], second["lags"][0]["consumed"]) == (0.0, 0.0)
+    assert second["time_ms"] > first["time_ms"]
+    text = headgate(*watched).stdout
+    assert text.count("Ctrl-C ends it") == 2
+    assert "\x1b" not in text
+
+
+def test_a_healthy_cluster_is_healthy(headgate: Headgate, behind: str) -> None:
+    """Every check has a row."""
+    done = headgate("health", "--output", "json")
+    assert done.exit_code == 0
+    checks = {one["check"]: one["status"] for one in json.loads(done.stdout)["checks"]}
+    assert checks == dict.fromkeys(["connection", "brokers", "partitions", "coordinators", "groups"], "ok")
+
+
+def test_a_cluster_that_is_away_is_not_healthy() -> None:
+    """The exit code is 1, and the row says what to do."""
+    done = CliRunner().invoke(app, ["health", "--bootstrap-server", "127.0.0.1:1", "--timeout", "500"])
+    assert done.exit_code == 1
+    assert "connection failed" in done.stdout
+    assert "no connection to 127.0.0.1:1" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_the_commands(shell: str, tmp_path: Path) -> None:
+    """The script of a shell is printed, and asking as it does gives the names of commands."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "_HEADGATE_COMPLETE": f"complete_{shell}"}
+    environment |= {"COMP_WORDS": "headgate to", "COMP_CWORD": "1"}
+    environment |= {"_TYPER_COMPLETE_ARGS": "headgate to", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment["PYTHONPATH"] = str(Path(headgate.__file__).parents[1])
+    command = [sys.executable, "-m", "headgate"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert "topics" in done.stdout, done.stderr

@@ -1,0 +1,226 @@
+"""`headgate produce` and `headgate consume`: lines become records and lines again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from tests.cli.cluster.conftest import Headgate
+from tests.waiting import wait_until
+
+from headgate.admin import Admin
+
+pytestmark = pytest.mark.timeout(90)
+READ = ("--from-beginning", "--to-end")
+
+
+def lines(headgate: Headgate, topic: str, *more: str) -> list[str]:
+    """Return all records of a topic as text, sorted."""
+    done = headgate("consume", "--topic", topic, *READ, *more)
+    assert done.exit_code == 0, done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_come_back(headgate: Headgate, name: str, codec: str) -> None:
+    """Whatever they are compressed with. The broker creates the topic, and the command says so."""
+    text = "".join(f"line {number}\n" for number in range(3000)) + "the last one, without an end"
+    made = headgate("produce", "--topic", name, "--compression-codec", codec, stdin=text)
+    assert made.exit_code == 0, made.stderr
+    assert f"the topic {name} did not exist; the broker created it with 1 partitions" in made.stderr
+    assert lines(headgate, name) == sorted(text.splitlines())
+
+
+def test_keys_headers_and_null_values_are_parsed_and_printed(headgate: Headgate, name: str) -> None:
+    """By the properties of Kafka's tools, to the same partitions as librdkafka's murmur2."""
+    headgate("topics", "--create", "--topic", name, "--partitions", "5")
+    properties = ("parse.key=true", "key.separator=|", "parse.headers=true", "null.marker=NULL")
+    words = [word for each in properties for word in ("--property", each)]
+    text = "a:1,b:NULL\tkey-1|value\n\nc:3\tkey-2|NULL\n".replace("\n\n", "\n")
+    made = headgate("produce", "--topic", name, *words, stdin=text)
+    assert made.exit_code == 0, made.stderr
+    done = headgate("consume", "--topic", name, *READ, "--output", "json")
+    found = {one["key"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert found["key-1"]["headers"] == [{"key": "a", "value": "1"}, {"key": "b", "value": None}]
+    assert (found["key-1"]["value"], found["key-2"]["value"]) == ("value", None)
+    printed = [
+        word for what in ("key", "headers", "partition") for word in ("--property", f"print.{what}=true")
+    ]
+    partition = found["key-2"]["partition"]
+    assert f"Partition:{partition}\tc:3\tkey-2\tnull" in lines(headgate, name, *printed)
+
+
+def test_keys_go_where_the_clients_of_kafka_send_them(
+    headgate: Headgate, name: str, bootstrap_servers: str
+) -> None:
+    """So that records of one key stay in order, whoever produced them."""
+    headgate("topics", "--create", "--topic", name, "--partitions", "7")
+    keys = [f"key-{number}" for number in range(40)]
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+    for key in keys:
+        producer.produce(name, key=key, value="theirs")
+    assert producer.flush(20) == 0
+    text = "".join(f"{key}\tours\n" for key in keys)
+    assert headgate("produce", "--topic", name, "--property", "parse.key=true", stdin=text).exit_code == 0
+    done = headgate("consume", "--topic", name, *READ, "--output", "json")
+    places: dict[str, set[int]] = {}
+    for one in map(json.loads, done.stdout.splitlines()):
+        places.setdefault(one["key"], set()).add(one["partition"])
+    assert {key: len(found) for key, found in places.items()} == dict.fromkeys(keys, 1)
+
+
+def test_bytes_that_are_no_text_survive(headgate: Headgate, name: str, tmp_path: Path) -> None:
+    """In the text they are as they are, in JSON as base64."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"\xff\xfe\x00 \xc3\x28\n")
+    assert headgate("produce", "--topic", name, "--file", file).exit_code == 0
+    done = headgate("consume", "--topic", name, *READ)
+    assert done.stdout_bytes == b"\xff\xfe\x00 \xc3\x28\n"
+    (document,) = map(
+        json.loads, headgate("consume", "--topic", name, *READ, "--output", "json").stdout.splitlines()
+    )
+    assert document["value"] == {"base64": "//4AIMMo"}
+    table = headgate("consume", "--topic", name, *READ, "--output", "csv").stdout
+    assert next(csv.DictReader(io.StringIO(table)))["value"] == '{"base64": "//4AIMMo"}'
+
+
+def test_limits_stop_the_command(headgate: Headgate, name: str) -> None:
+    """A number of records, a time without any, an offset, a partition."""
+    headgate("produce", "--topic", name, stdin="".join(f"{number}\n" for number in range(10)))
+    assert lines(headgate, name, "--max-messages", "3") == ["0", "1", "2"]
+    idle = headgate("consume", "--topic", name, "--from-beginning", "--timeout-ms", "300")
+    assert len(idle.stdout.splitlines()) == 10
+    at = headgate("consume", "--topic", name, "--partition", "0", "--offset", "8", "--to-end")
+    assert at.stdout == "8\n9\n"
+    behind = headgate("consume", "--topic", name, "--partition", "0", "--offset", "99", "--timeout-ms", "300")
+    assert (behind.exit_code, behind.stdout) == (0, "")
+    assert f"{name}-0 has no offset 99; going on at 10" in behind.stderr
+    several = headgate("consume", "--include", f"{name}.*", *READ)
+    assert len(several.stdout.splitlines()) == 10
+
+
+def test_only_committed_records_are_read_if_wanted(
+    headgate: Headgate, name: str, bootstrap_servers: str
+) -> None:
+    """Those of an aborted transaction are left out, and the broker's own records always."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
+    headgate("topics", "--create", "--topic", name)
+    producer.init_transactions(20)
+    for text, end in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(name, text)
+        producer.flush(20)
+        end(20)
+    assert lines(headgate, name, "--isolation-level", "read_committed") == ["kept"]
+    assert lines(headgate, name) == ["dropped", "kept"]
+
+
+def test_a_group_continues_where_it_stopped(headgate: Headgate, name: str, bootstrap_servers: str) -> None:
+    """Offsets are committed at the end; another client of the group goes on from there."""
+    headgate("produce", "--topic", name, stdin="".join(f"{number}\n" for number in range(6)))
+    member = ("consume", "--topic", name, "--group", name, "--from-beginning")
+    assert headgate(*member, "--max-messages", "4").stdout == "0\n1\n2\n3\n"
+    with Admin(bootstrap_servers) as admin:
+        assert [one.offset for one in admin.committed_offsets(name).values()] == [4]
+        wait_until(lambda: not _members(admin, name), "the group is left")
+    assert headgate(*member, "--max-messages", "2").stdout == "4\n5\n"
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": f"{name}-other"})
+    consumer.close()
+
+
+def _members(admin: Admin, group: str) -> int:
+    described = admin.describe_group(group)
+    return len(described.members) if described else 0
+
+
+def test_ctrl_c_ends_a_consumer_and_commits(name: str, headgate: Headgate, bootstrap_servers: str) -> None:
+    """The exit code is 0, and the group is left."""
+    headgate("produce", "--topic", name, stdin="one\n")
+    words = ["consume", "--bootstrap-server", bootstrap_servers, "--topic", name, "--group", name]
+    command = [sys.executable, "-m", "headgate", *words, "--from-beginning"]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "one\n"
+        time.sleep(0.5)  # until it waits for the next record
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, "headgate: 1 records\n")
+    with Admin(bootstrap_servers) as admin:
+        assert [one.offset for one in admin.committed_offsets(name).values()] == [1]
+
+
+def test_a_slow_input_is_sent_line_by_line(name: str, headgate: Headgate, bootstrap_servers: str) -> None:
+    """What is in a pipe does not wait for the pipe's end."""
+    command = [sys.executable, "-m", "headgate", "produce", "--bootstrap-server", bootstrap_servers]
+    with subprocess.Popen([*command, "--topic", name], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        wait_until(lambda: "first\n" in headgate("consume", "--topic", name, *READ).stdout, "the line")
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_a_reader_that_stops_ends_the_command(name: str, headgate: Headgate, bootstrap_servers: str) -> None:
+    """`headgate consume ... | head -1` does not end in a traceback."""
+    headgate("produce", "--topic", name, stdin="x" * 100 + "\n" + "".join(f"{n:>99}\n" for n in range(5000)))
+    command = [sys.executable, "-m", "headgate", "consume", "--bootstrap-server", bootstrap_servers]
+    process = subprocess.Popen(
+        [*command, "--topic", name, *READ], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(20) == 1
+    assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("consume", 2, "--topic or --include is expected"),
+        ("consume --topic t --include t", 2, "--topic or --include is expected"),
+        ("consume --topic t --offset 3", 2, "--offset goes with --partition"),
+        ("consume --topic t --partition 0 --offset soon", 2, "a number, earliest or latest"),
+        (
+            "consume --topic t --partition 0 --group g",
+            2,
+            "--partition goes with --topic, and without --group",
+        ),
+        ("consume --topic t --isolation-level high", 2, "one of read_uncommitted, read_committed"),
+        ("consume --topic t --property print.everything=1", 2, "NAME being one of print.timestamp"),
+        ("consume --topic t --output xml", 2, "text, json or csv"),
+        ("consume --topic no-such-topic --to-end", 1, "no-such-topic: UNKNOWN_TOPIC_OR_PARTITION"),
+        ("consume --include no-such-.*", 2, "no topic has such a name"),
+        ("consume --include [", 2, "no regular expression"),
+        ("produce --topic t --property parse.keys=true", 2, "NAME being one of parse.key"),
+        ("produce --topic t --compression-codec zip", 2, "one of none, gzip"),
+        ("produce --topic t --request-required-acks 0", 2, "all or 1 is expected"),
+        ("produce --topic t --file /no/such.file", 2, "--file /no/such.file: No such file"),
+        ("produce --topic a/b", 1, "a/b: INVALID_TOPIC_EXCEPTION"),
+        ("produce --topic parsed --property parse.key=true", 2, "line 1 has no key.separator ('\\t')"),
+    ],
+)
+def test_a_mistake_is_named(headgate: Headgate, words: str, code: int, says: str) -> None:
+    """Exit code 2 for the command line, and 1 for what the broker refuses."""
+    refused = headgate(*words.split(), stdin="x\n")
+    assert (refused.exit_code, refused.stdout) == (code, "")
+    assert says in refused.stderr

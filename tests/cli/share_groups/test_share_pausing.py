@@ -1,0 +1,189 @@
+"""`headgate share-groups --pause`, `--resume`, `--paused-partitions` and `--rewind` against a server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.cli.support import Command, rows
+from typer.testing import CliRunner, Result
+
+from headgate.admin import Admin, NotReleased, TopicPartition
+from headgate.broker import run
+from headgate.cli import app
+from headgate.client.cluster import Cluster
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.log.batch import Record, encode_batch
+from headgate.wire.messages import share_fetch as fetching
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+TIMEOUT_MS = 20_000
+ORDERS = TopicPartition("orders", 0)
+
+
+class Server:
+    """A server with topic `orders` of ten records, and member `m` of group `busy`."""
+
+    def __init__(self, bootstrap_servers: str, cluster: Cluster) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._node = cluster.any_node()
+        created = self._node.request(
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)],
+                timeout_ms=TIMEOUT_MS,
+            )
+        )
+        self._topic_id = created.topics[0].topic_id
+        self._epoch = 0
+        now = time.time_ns() // 1_000_000
+        batch = encode_batch([Record(None, b"%d" % number, now) for number in range(10)])
+        data = PartitionProduceData(index=0, records=bytes(batch))
+        topics = [TopicProduceData(name="orders", topic_id=self._topic_id, partition_data=[data])]
+        written = self._node.request(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics))
+        assert written.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = AlterConfigsResource(resource_type=32, resource_name="busy", configs=[config])
+        self._node.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        self._join(cluster)
+
+    def _join(self, cluster: Cluster) -> None:
+        request = ShareGroupHeartbeatRequest(
+            group_id="busy", member_id="m", member_epoch=0, subscribed_topic_names=["orders"]
+        )
+        while True:
+            answer = cluster.ask_coordinator(GroupId("busy"), request)
+            assert answer.error_code == ErrorCode.NONE
+            if answer.assignment and answer.assignment.topic_partitions:
+                return
+
+    def fetch(self, *acknowledged: tuple[int, int, list[int]]) -> list[tuple[int, int, int]]:
+        """Fetch as member `m`, and acknowledge; return what was acquired."""
+        batches = [
+            fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in acknowledged
+        ]
+        partition = fetching.FetchPartition(partition_index=0, acknowledgement_batches=batches)
+        request = fetching.ShareFetchRequest(
+            group_id="busy",
+            member_id="m",
+            share_session_epoch=self._epoch,
+            max_wait_ms=0 if self._epoch else 5_000,
+            max_records=100,
+            batch_size=100,
+            topics=[fetching.FetchTopic(topic_id=self._topic_id, partitions=[partition])],
+        )
+        answer = self._node.request(request)
+        assert answer.error_code == ErrorCode.NONE
+        self._epoch += 1
+        return [
+            (one.first_offset, one.last_offset, one.delivery_count)
+            for topic in answer.responses
+            for data in topic.partitions
+            for one in data.acquired_records
+        ]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server of its own for each test."""
+    with (
+        run({"group.share.assignment.interval.ms": "0"}) as broker,
+        Cluster(broker.bootstrap_servers) as cluster,
+    ):
+        yield Server(broker.bootstrap_servers, cluster)
+
+
+@pytest.fixture
+def command(server: Server) -> Command:
+    """Run the command in this process with that server."""
+
+    def invoke(*arguments: Any) -> Result:
+        words = ["share-groups", "--bootstrap-server", server.bootstrap_servers, *map(str, arguments)]
+        return CliRunner().invoke(app, words)
+
+    return invoke
+
+
+def test_pause_waits_until_members_have_no_records(server: Server, command: Command) -> None:
+    """The table tells who has some; the resume delivers again."""
+    assert server.fetch() == [(0, 9, 1)]
+    paused = command("--pause", "--group", "busy", "--topic", "orders", "--reason", "why", "--no-wait")
+    assert paused.exit_code == 0, paused.output
+    ((group, topic, partition, state, start, owner, *_),) = rows(paused)[1:]
+    assert (group, topic, partition, state, start, owner) == ("busy", "orders", "0", "pausing", "0", "m")
+    impatient = command("--pause", "--group", "busy", "--all-topics", "--release-timeout", 1)
+    assert impatient.exit_code == 1
+    assert "not released after 1 s" in impatient.stderr
+    assert server.fetch((0, 4, [1]), (5, 9, [2])) == []
+    assert command("--pause", "--group", "busy", "--topic", "orders:0").exit_code == 0
+    listed = json.loads(command("--paused-partitions", "--all-groups", "--output", "json").stdout)
+    assert [(one["state"], one["start_offset"], one["reason"]) for one in listed["partitions"]] == [
+        ("paused", 0, "why")
+    ]
+    resumed = command("--resume", "--group", "busy", "--all-topics")
+    assert rows(resumed)[1:] == [["busy", "orders", "0", "resumed"]]
+    assert server.fetch() == [(5, 9, 2)]
+    assert "no share-partition is paused" in command("--paused-partitions", "--group", "busy").stderr
+
+
+def test_rewind_of_a_running_group(server: Server, command: Command) -> None:
+    """Without --execute it is a plan; with it, what was acknowledged is delivered again."""
+    assert server.fetch() == [(0, 9, 1)]
+    assert server.fetch((0, 9, [1])) == []
+    rewind = ("--rewind", "--group", "busy", "--topic", "orders", "--to-offset", 7)
+    planned = command(*rewind)
+    assert rows(planned)[1:][0][-2:] == ["7", "planned"]
+    assert "nothing was changed" in planned.stderr
+    assert server.fetch() == []
+    done = command(*rewind, "--execute")
+    assert done.exit_code == 0, done.output
+    assert rows(done)[1:][0][-2:] == ["7", "resumed"]
+    assert server.fetch() == [(7, 9, 1)]
+
+
+def test_rewind_that_takes_too_long_changes_nothing(server: Server, command: Command) -> None:
+    """A member keeps its records: the partition is resumed."""
+    assert server.fetch() == [(0, 9, 1)]
+    with Admin(server.bootstrap_servers) as admin:
+        with pytest.raises(NotReleased):
+            admin.rewind_share_group("busy", {ORDERS: 3}, timeout_s=0.2)
+        assert admin.list_paused_partitions("busy") == {}
+    late = command(
+        *("--rewind", "--group", "busy", "--topic", "orders", "--to-earliest"),
+        *("--execute", "--release-timeout", 1),
+    )
+    assert late.exit_code == 1
+    assert "the partitions are resumed" in late.stderr
+    assert server.fetch((0, 9, [1])) == []
+
+
+def test_rewind_leaves_a_pause_of_somebody_else(server: Server, command: Command) -> None:
+    """It tells how to resume."""
+    server.fetch()
+    server.fetch((0, 9, [1]))
+    assert command("--pause", "--group", "busy", "--topic", "orders").exit_code == 0
+    done = command("--rewind", "--group", "busy", "--topic", "orders", "--to-earliest", "--execute")
+    assert rows(done)[1:][0][-1] == "paused"
+    assert "headgate share-groups --resume --group busy --topic orders:0" in done.stderr
+    assert server.fetch() == []
+
+
+def test_unknown_groups_and_partitions(command: Command) -> None:
+    """Each is told as it is."""
+    unknown = command("--pause", "--group", "nobody", "--topic", "orders")
+    assert (unknown.exit_code, "nobody" in unknown.stderr) == (1, True)
+    missing = command("--pause", "--group", "busy", "--topic", "orders:9")
+    assert (missing.exit_code, "orders" in missing.stderr) == (1, True)
+    assert command("--pause", "--group", "busy").exit_code == 2
+    assert command("--rewind", "--group", "busy", "--topic", "orders").exit_code == 2
