@@ -52,12 +52,17 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     admin: Any = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    begin_at_the_start(admin, name)
+    return name
+
+
+def begin_at_the_start(admin: AdminClient, name: str) -> None:
+    """Have a share group begin at the first record."""
     group = ConfigResource(ConfigResource.Type.GROUP, name)
     entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group.add_incremental_config(entry)
     for done in admin.incremental_alter_configs([group]).values():
         done.result()
-    return name
 
 
 @pytest.fixture

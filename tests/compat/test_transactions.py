@@ -1,4 +1,4 @@
-"""Transactional producers of Kafka's clients: librdkafka with the first protocol, Java with both."""
+"""Transactions of Kafka's clients: librdkafka (first protocol), Java (both), and kcat as a reader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.compat.support.driver import Driver
 from tests.compat.support.kafkas_tools import TOOLS, needs_kafkas_tools, run_java, run_tool
+from tests.compat.support.kcat import Kcat
 
 import headgate.broker as headgate
 
@@ -84,3 +85,31 @@ def test_java_uses_the_protocol_that_it_is_told(level: str, epoch: str) -> None:
         described = run_tool(broker.bootstrap_servers, TRANSACTIONS, "describe", "--transactional-id", "java")
         fields = described.splitlines()[1].split()
         assert (fields[1], fields[3], fields[4]) == ("java", epoch, "CompleteCommit")
+
+
+def test_kcat_reads_what_is_committed(bootstrap: str, admin: Driver, name: str) -> None:
+    """Up to the first open transaction, without what was aborted; read_uncommitted gets everything."""
+    admin.create_topic(name)
+    producers = [
+        Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{name}-{n}"}) for n in (1, 2)
+    ]
+    for producer in producers:
+        producer.init_transactions(30)
+    first, second = producers
+    for value, how_it_ends in (("kept", "commit"), ("dropped", "abort"), ("also kept", "commit")):
+        first.begin_transaction()
+        first.produce(name, value.encode(), partition=0)
+        assert first.flush(20) == 0
+        getattr(first, f"{how_it_ends}_transaction")(30)
+    second.begin_transaction()
+    second.produce(name, b"open", partition=0)
+    assert second.flush(20) == 0
+    first.begin_transaction()
+    first.produce(name, b"behind it", partition=0)
+    first.commit_transaction(30)
+    everything = ["kept", "dropped", "also kept", "open", "behind it"]
+    kcat = Kcat(bootstrap)
+    assert kcat.values(name, "read_uncommitted") == everything
+    assert kcat.values(name, "read_committed") == ["kept", "also kept"]
+    second.commit_transaction(30)
+    assert kcat.values(name, "read_committed") == ["kept", "also kept", "open", "behind it"]

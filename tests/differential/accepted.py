@@ -18,6 +18,12 @@ from tests.differential.record_requests import NOW_MS
 from tests.log.support import headers_of
 
 ANY = object()
+INVALID_REQUEST = 42
+CONTROL = 0x20
+"""The bit of a batch's attributes."""
+_NEGATIVE = "An offset is not negative."
+_STUMBLES = "A partition with a negative number does not exist: Kafka stumbles over it."
+_RAISES_EPOCH = "Altered offsets raise the group epoch (KAFKA-20910)."
 
 
 def _anything(_answer: Any) -> bool:
@@ -86,6 +92,32 @@ def _tells_aborted_transactions_of_its_batches(answer: Any) -> bool:
     return all(one["first_offset"] <= last for one in partition["aborted_transactions"])
 
 
+def _describes_one_group(answer: Any) -> bool:
+    return len(answer["groups"]) == 1
+
+
+def _refuses_a_request(answer: Any) -> bool:
+    """Whether an acknowledgement is refused with INVALID_REQUEST."""
+    return any(
+        "invalid_request" in (one["error_code"], one.get("acknowledge_error_code"))
+        or one.get("acknowledge_error_code") == INVALID_REQUEST
+        for topic in answer["responses"]
+        for one in topic["partitions"]
+    )
+
+
+def _acquires_no_marker(answer: Any) -> bool:
+    """Whether no control batch lies in an acquired range; kio reads batches of named producers as fields."""
+    for topic in answer["responses"]:
+        for one in topic["partitions"]:
+            batches = one["records"] if isinstance(one["records"], list) else []
+            markers = [batch["base_offset"] for batch in batches if batch["attributes"] & CONTROL]
+            ranges = [(each["first_offset"], each["last_offset"]) for each in one["acquired_records"]]
+            if any(first <= offset <= last for offset in markers for first, last in ranges):
+                return False
+    return True
+
+
 def _leads_at_once(answer: Any) -> bool:
     return bool(answer["skip_assignment"] and answer["leader"] == answer["member_id"])
 
@@ -94,7 +126,7 @@ _NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, wh
 
 _NOT_OURS = "Settings of what Headgate has not got: tiered storage, streams groups."
 
-_NOT_SPOKEN = {
+NOT_SPOKEN = {
     "Streams groups.": (88, 89),
     "Security: SASL, ACLs, tokens, quotas.": (17, 29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51),
     "Several nodes, several disks, and the controller's affairs.": (34, 43, 45, 55, 57, 64, 80, 81),
@@ -130,6 +162,14 @@ ACCEPTED: tuple[Accepted, ...] = (
         kafka=ABSENT,
         headgate=ANY,
         reason="A group of Headgate can have a retention of its own.",
+    ),
+    Accepted(
+        scenario="*",
+        step="*",
+        path="*/configs/errors.deadletterqueue.*",
+        kafka=ABSENT,
+        headgate=ANY,
+        reason="Settings of dead-letter topics (KIP-1191), which Kafka has since 4.4.",
     ),
     *(
         Accepted(
@@ -167,7 +207,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             headgate=ABSENT,
             reason=reason,
         )
-        for reason, keys in _NOT_SPOKEN.items()
+        for reason, keys in NOT_SPOKEN.items()
         for key in keys
     ),
     *(
@@ -186,6 +226,8 @@ ACCEPTED: tuple[Accepted, ...] = (
             20004: "An API of Headgate's own: the history of offsets.",
             20005: "An API of Headgate's own: when offsets expire.",
             20006: "An API of Headgate's own: groups whose offsets expire soon.",
+            20007: "An API of Headgate's own: the deliveries of share groups.",
+            20008: "An API of Headgate's own: changes of the deliveries of share groups.",
         }.items()
     ),
     *(
@@ -491,6 +533,202 @@ ACCEPTED: tuple[Accepted, ...] = (
             ("error_code", "invalid_producer_id_mapping"),
             ("base_offset", -1),
             ("log_start_offset", -1),
+        )
+    ),
+    Accepted(
+        scenario="share-members-with-operations",
+        step="main: share_group_describe v1",
+        path="groups/*",
+        kafka=ANY,
+        headgate=ANY,
+        reason="A group that is named twice is described once: a request must not ask for more than it says.",
+        where=_describes_one_group,
+    ),
+    *(
+        Accepted(
+            scenario="share-sessions-what-is-wrong-with-a-share-*",
+            step=f"m: share_{api} v2 ({{'group_id': ''}})",
+            path=path,
+            kafka=ANY,
+            headgate=headgate,
+            reason="A group has a name.",
+        )
+        for api in ("fetch", "acknowledge")
+        for path, headgate in (
+            ("error_code", "invalid_request"),
+            ("acquisition_lock_timeout", 0),
+            ("responses/*", ABSENT),
+        )
+    ),
+    *(
+        Accepted(
+            scenario="share-sessions-what-is-wrong-with-a-share-fetch",
+            step=f"m: share_fetch v2 ({{'share_acquire_mode': {mode}}})",
+            path="error_code",
+            kafka="unknown_server_error",
+            headgate="invalid_request",
+            reason="A mode that does not exist: Kafka stumbles over it.",
+        )
+        for mode in (2, -1)
+    ),
+    *(
+        Accepted(
+            scenario="share-sessions-topics-that-do-not-exist",
+            step="m: share_fetch v2",
+            path=path,
+            kafka=kafka,
+            headgate=headgate,
+            reason="An unknown topic id is an error of its partitions; in Kafka of the whole request.",
+        )
+        for path, kafka, headgate in (
+            ("error_code", "unknown_server_error", "none"),
+            ("acquisition_lock_timeout", 0, 30_000),
+            ("responses/*", ABSENT, ANY),
+        )
+    ),
+    Accepted(
+        scenario="share-sessions-who-is-not-a-member-fetches",
+        step="stranger: share_fetch v2",
+        path="responses/*/error_code",
+        kafka="unknown_server_error",
+        headgate="unknown_topic_or_partition",
+        reason="A share-partition that no group has initialized: Kafka stumbles over it.",
+    ),
+    Accepted(
+        scenario="share-*",
+        step="m: share_* v2*",
+        path="responses/*error_message",
+        kafka=ANY,
+        headgate=None,
+        reason="Kafka explains INVALID_REQUEST only if it is about records that were not acquired.",
+        where=_refuses_a_request,
+    ),
+    *(
+        Accepted(
+            scenario=scenario,
+            step="main: describe_share_group_offsets v1",
+            path=f"groups/*/{field}",
+            kafka=-1,
+            headgate=ANY,
+            reason="Where a share-partition begins is durable before its first delivery, so that a restart "
+            "chooses no other place; in Kafka from the first acknowledgement on.",
+        )
+        for scenario in (
+            "share-delivery-committed-records-only",
+            "share-delivery-records-of-open-transactions",
+            "share-delivery-records-that-are-deleted",
+            "share-delivery-from-the-latest-on",
+            "share-delivery-from-a-duration-on",
+            "share-acknowledgements-all-or-nothing",
+            "share-offsets-of-records-in-flight",
+        )
+        for field in ("start_offset", "lag")
+    ),
+    *(
+        Accepted(
+            scenario=f"share-delivery-{scenario}",
+            step="m: share_fetch v2",
+            path=f"responses/*/{path}/*",
+            kafka=ANY,
+            headgate=ANY,
+            reason="Markers of transactions are never acquired. In Kafka consumers acknowledge them as gaps.",
+            where=_acquires_no_marker,
+        )
+        for scenario, path in (
+            ("committed-records-only", "acquired_records"),
+            ("committed-records-only", "records"),
+            ("records-of-open-transactions", "acquired_records"),
+        )
+    ),
+    *(
+        Accepted(
+            scenario="share-delivery-records-that-are-deleted",
+            step=step,
+            path=path,
+            kafka=kafka,
+            headgate=headgate,
+            reason="Records behind a moved log start are delivered at once. In Kafka not as long as records "
+            "before it are acquired.",
+        )
+        for step, path, kafka, headgate in (
+            ("m: share_fetch v2", "responses/*", ABSENT, ANY),
+            ("m: share_acknowledge v2", "responses/*/error_code", "invalid_request", "none"),
+            ("m: share_acknowledge v2", "responses/*/error_message", ANY, None),
+        )
+    ),
+    *(
+        Accepted(
+            scenario="share-delivery-with-a-full-window-and-a-record-limit",
+            step="m: share_fetch v2",
+            path="responses/*",
+            kafka=kafka,
+            headgate=headgate,
+            reason="With a record limit no more records are in flight than may be; in Kafka also the rest of "
+            "the last batch.",
+        )
+        for kafka, headgate in ((ANY, ABSENT), (ABSENT, ANY))
+    ),
+    *(
+        Accepted(
+            scenario="share-acknowledgements-in-a-part-of-a-batch",
+            step="m: share_fetch v2",
+            path=path,
+            kafka=kafka,
+            headgate=headgate,
+            reason="Of records that come again no more than asked for are acquired, but one range; in Kafka "
+            "all of a former batch.",
+        )
+        for path, kafka, headgate in (
+            ("responses/*/acquired_records/*", ANY, ABSENT),
+            ("responses/*", ABSENT, ANY),
+        )
+    ),
+    Accepted(
+        scenario="share-offsets-altered-*",
+        step="main: describe_share_group_offsets v1",
+        path="groups/*/lag",
+        kafka=ANY,
+        headgate=0,
+        reason="A lag is not negative.",
+    ),
+    *(
+        Accepted(
+            scenario="share-offsets-altered-to-odd-offsets",
+            step=step,
+            path=path,
+            kafka=kafka,
+            headgate=headgate,
+            reason=reason,
+        )
+        for step, path, kafka, headgate, reason in (
+            (
+                "main: alter_share_group_offsets v0 (-2)",
+                "responses/*/error_code",
+                "none",
+                "invalid_request",
+                _NEGATIVE,
+            ),
+            ("main: alter_share_group_offsets v0 (-2)", "responses/*/error_message", None, ANY, _NEGATIVE),
+            ("main: describe_share_group_offsets v1", "groups/*/topics/*", ANY, ABSENT, _NEGATIVE),
+            ("main: alter_share_group_offsets v0", "error_code", "unknown_server_error", "none", _STUMBLES),
+            ("main: alter_share_group_offsets v0", "error_message", ANY, None, _STUMBLES),
+            ("main: alter_share_group_offsets v0", "responses/*", ABSENT, ANY, _STUMBLES),
+            ("main: describe_share_group_offsets v1", "groups/*/partitions/1", ABSENT, ANY, _STUMBLES),
+            ("main: share_group_describe v1", "groups/*/group_epoch", 1, ANY, _RAISES_EPOCH),
+        )
+    ),
+    *(
+        Accepted(
+            scenario="share-offsets-what-is-wrong-*",
+            step="main: describe_share_group_offsets v1",
+            path=path,
+            kafka="none",
+            headgate=headgate,
+            reason=reason,
+        )
+        for path, headgate, reason in (
+            ("groups/*/error_code", "invalid_group_id", "A group has a name."),
+            ("groups/*/partitions/0/error_code", "unknown_topic_or_partition", "There is no such topic."),
         )
     ),
 )

@@ -37,6 +37,11 @@ SETTINGS = {
     "group.share.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
+    # So that locks and sessions end within a story.
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.max.size": "5",
     "group.max.size": "5",
     "group.consumer.max.size": "5",
 }
@@ -66,7 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.compat)
-            item.add_marker(pytest.mark.timeout(START_TIMEOUT_S if first else TEST_TIMEOUT_S))
+            if item.get_closest_marker("timeout") is None:  # a mark of its module, too, which one added here would hide
+                item.add_marker(pytest.mark.timeout(START_TIMEOUT_S if first else TEST_TIMEOUT_S))
             first = False
 
 

@@ -127,6 +127,26 @@ class Names:
         return "<port>" if port == self._port else port
 
 
+def with_joined_ranges(value: Any) -> Any:
+    """Return the answer with neighbouring acquired ranges of one delivery count as one range."""
+    if isinstance(value, list):
+        return [with_joined_ranges(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    joined = {name: with_joined_ranges(each) for name, each in value.items()}
+    if "acquired_records" in joined:
+        ranges: list[dict[str, Any]] = []
+        for one in sorted(joined["acquired_records"], key=lambda each: each["first_offset"]):
+            before = ranges[-1] if ranges else {"last_offset": None, "delivery_count": 0}
+            follows = before["last_offset"] == one["first_offset"] - 1
+            if follows and before["delivery_count"] == one["delivery_count"]:
+                before["last_offset"] = one["last_offset"]
+            else:
+                ranges.append(dict(one))
+        joined["acquired_records"] = ranges
+    return joined
+
+
 ABSENT = "<absent>"
 KEYS = (
     "api_key",

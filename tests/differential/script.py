@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.differential import requests
-from tests.differential.normal import Names
+from tests.differential.normal import Names, with_joined_ranges
 from tests.differential.wire import CLOSED, Connection, Request, Tree
 
 PATIENCE_S = 12.0
@@ -64,6 +64,9 @@ class Script:
     side: Side
     name: str
     story: list[Answer] = field(default_factory=list)
+
+    joins_ranges: bool = False
+    """Whether acquired ranges that follow each other are told as one: how they are divided is no promise."""
 
     def __post_init__(self) -> None:
         self._names = Names(self.side.port)
@@ -202,8 +205,13 @@ class Script:
             self._connections[on] = Connection(self.side.host, self.side.port)
         return self._connections[on]
 
+    def note(self, step: str, found: Any) -> None:
+        """Take something into the story that the script has found in answers."""
+        self.story.append(Answer(step, found))
+
     def _tell(self, step: str, answer: Tree) -> None:
-        self.story.append(Answer(step, self._names.normal(answer)))
+        normal = self._names.normal(answer)
+        self.story.append(Answer(step, with_joined_ranges(normal) if self.joins_ranges else normal))
 
 
 Scenario = Callable[[Script], None]

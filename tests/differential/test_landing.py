@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from tests.differential.conftest import Run
 from tests.spark.coordinator_life import Life
+from tests.spark.logs_life import LogsLife
 from tests.waiting import wait_until
 
 from headgate.client.cluster import LATEST, Cluster
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from headgate.spark.landing import land
 from headgate.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+TABLES = ["transactions", "share_deliveries"]
 
 
 @pytest.mark.timeout(300)
@@ -39,6 +43,22 @@ def test_landed_offsets_are_those_of_kafkas_coordinator(run: Run, tmp_path: Path
     assert life.landed_now(files) == life.moments[-1].committed
     assert topics_of(files) == topics_of(whole)
     assert land(bootstrap, files).rows["offset_commits"] == 0
+
+
+@pytest.mark.timeout(300)
+def test_landed_logs_are_those_of_kafkas_coordinators(run: Run, tmp_path: Path) -> None:
+    """Transactions and share states: after each step, at once, and from its files."""
+    bootstrap = f"{run.kafka.host}:{run.kafka.port}"
+    each, once, files = (str(tmp_path / name) for name in ("each", "once", "files"))
+    life = LogsLife(bootstrap, f"-logs{run.tag}")
+    for _ in life.play():
+        land(bootstrap, each, tables=TABLES)
+    land(bootstrap, once, tables=TABLES)
+    for target in (each, once):
+        life.check(target)
+    time.sleep(1)  # until the checkpoint of high watermarks
+    land(str(data_directory(bootstrap)), files, tables=TABLES)
+    life.check(files)
 
 
 def data_directory(bootstrap: str) -> Path:

@@ -29,10 +29,6 @@ from tests.kio_schema import kio_class
 CLIENT_ID = "script"
 ANSWER_TIMEOUT_S = 20.0
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-# kio reads it as a time and refuses -1, which says that there is none.
-TransactionState.__dataclass_fields__["transaction_start_time"].metadata = types.MappingProxyType(
-    {"kafka_type": "int64"}
-)
 CLOSED = {"connection": "closed without an answer"}
 
 Tree = dict[str, Any]
@@ -58,10 +54,22 @@ class Request:
         return kio_class(self.api, self.version, side)
 
 
+@functools.cache
+def _read_start_times_as_numbers() -> None:
+    """Let kio read a start time as a number: as a time it refuses -1, which says that there is none.
+
+    This changes kio in the whole process. So it waits until there is a connection: other tests of the same
+    process, which import this module for its names only, compare with kio as it is.
+    """
+    fields = TransactionState.__dataclass_fields__
+    fields["transaction_start_time"].metadata = types.MappingProxyType({"kafka_type": "int64"})
+
+
 class Connection:
     """One connection; a script opens one for each member, since a parked request holds up all behind it."""
 
     def __init__(self, host: str, port: int) -> None:
+        _read_start_times_as_numbers()
         self._socket = socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0

@@ -1,6 +1,4 @@
-"""Members of groups with the Java client: `java/GroupMember.java`, `java/ShareMember.java`, compiled against
-Kafka's own jars.
-"""
+"""Programs with the Java client, in `java`, compiled against Kafka's own jars."""
 
 from __future__ import annotations
 
@@ -44,13 +42,14 @@ def _compiled(name: str) -> Path:
 
 def java_member_command(asked: str) -> list[str]:
     """The command line of a member that is told what to do in JSON."""
-    return _command("GroupMember", asked)
+    return java_command_of("GroupMember", asked)
 
 
 def java_share_member_command(asked: str) -> list[str]:
     """The command line of a member of a share group."""
-    return _command("ShareMember", asked)
+    return java_command_of("ShareMember", asked)
 
 
-def _command(name: str, asked: str) -> list[str]:
+def java_command_of(name: str, asked: str) -> list[str]:
+    """The command line of a class in `java`, which is told what to do in JSON."""
     return ["java", *TOOL_JVM, "-cp", f"{_compiled(name)}{os.pathsep}{KAFKA_LIBS}/*", name, asked]

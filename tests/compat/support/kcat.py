@@ -59,6 +59,11 @@ class Kcat(Driver):
         place = ("-p", str(partition), "-o", str(offset))
         return self._read("-t", topic, *place, "-c", str(count), count=count)
 
+    def values(self, topic: str, isolation_level: str) -> list[str]:
+        """The values of all records that a reader of that isolation level gets."""
+        options = ("-X", f"isolation.level={isolation_level}", "-o", "beginning", "-e")
+        return self._run("-C", "-q", "-t", topic, *options).splitlines()
+
     def _read(self, *options: str, count: int) -> list[Received]:
         lines = self._run("-C", "-q", "-J", "-X", "fetch.wait.max.ms=200", *options).splitlines()
         return [_received(json.loads(line)) for line in lines][:count]

@@ -51,6 +51,8 @@ class ShareMember:
     refusals: list[str] = field(default_factory=list)
     acknowledged: int = 0
     """How often its acknowledgements were answered."""
+    kept: list[bool] = field(default_factory=list)
+    """Of each poll, whether none of its acknowledgements was refused, by the broker or by the client."""
 
     def __post_init__(self) -> None:
         asked = json.dumps(asdict(self.membership))
@@ -107,6 +109,7 @@ class ShareMember:
                     self.polls.append(len(new))
                 case "acknowledged":
                     self.refusals += said["refusals"]
+                    self.kept.append(not said["refusals"])
                     self.acknowledged += 1
                 case "failed":
                     self.refusals.append(said["error"])
