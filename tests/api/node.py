@@ -221,6 +221,18 @@ class Shards:
             self._waiting[reply.token](reply.result)
 
 
+class NoShares:
+    """The deliveries of a node whose share groups nobody fetches."""
+
+    def repaused(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
+        """Nothing follows a pause."""
+        on_done()
+
+    def is_being_released(self, group_id: GroupId, key: tuple[TopicId, int]) -> bool:
+        """No member has records."""
+        return False
+
+
 class OneNode:
     """A node as handlers see it."""
 
@@ -237,6 +249,7 @@ class OneNode:
         self.topics.on_changed = self._tell
         self._tell(self.topics.changes())
         self.router: Router = Here(cast(Node, self))
+        self.shares = NoShares()
         self._members = self._consumer_members = 0
 
     def _tell(self, changes: list[TopicChange]) -> None:

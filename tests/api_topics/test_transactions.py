@@ -15,6 +15,7 @@ from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.wire.wide import WideStructs
 
 COMMITTED, UNCOMMITTED = 1, 0
 
@@ -185,3 +186,28 @@ def test_producers_are_described(node: OneNode, topic: Topic) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (no_partition.error_code, no_partition.error_message) == (unknown, None)
         assert (no_topic.error_code, no_topic.error_message is not None) == (unknown, True)
+
+
+def test_a_partition_that_is_named_again_is_described_once(node: OneNode, topic: Topic) -> None:
+    """A small request has no response without bounds."""
+    Writer(topic, 7).write(b"a")
+    again = TopicRequest(name="letters", partition_indexes=[0] * 1000)
+    request = DescribeProducersRequest(topics=[again, again])
+    first, second = node.ask(k61_describe_producers.API, request, 0).topics
+    assert [len(one.active_producers) for one in first.partitions] == [1]
+    assert not second.partitions
+
+
+def test_many_aborted_transactions_are_listed_in_columns(node: OneNode, topic: Topic) -> None:
+    """Also those of several segments; what the client reads is the same as for few."""
+    expected = []
+    for producer_id in range(40):
+        writer = Writer(topic, producer_id)
+        expected.append((producer_id, writer.write(b"a" * 100)))
+        writer.end(is_committed=False)
+    data = fetched(fetch(node))
+    assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == expected
+    aborted = topic.partition(0).log.segments.aborted(0, 1 << 30, 80)
+    assert list(aborted) == expected
+    assert isinstance(k01_fetch._listed(aborted), WideStructs)
+    assert len(list(k01_fetch._listed(aborted.together([])))) == 0

@@ -65,7 +65,7 @@ def count_by_state(shard: GroupShard) -> Counter[str]:
         try:
             next(steps)
         except StopIteration as end:
-            counts: Counter[str] = end.value
+            counts: Counter[str] = end.value[0]
             return counts
 
 

@@ -6,7 +6,15 @@ from tests.core.consumer.support import ConsumerHarness
 from tests.core.harness import Harness, join, leave, sync
 
 from headgate.core.commands import DeleteGroup
-from headgate.core.events import Event, GroupDeleted, GroupRebalanced, MemberRemoved, RemovalReason
+from headgate.core.events import (
+    Event,
+    GroupCreated,
+    GroupDeleted,
+    GroupRebalanced,
+    MemberJoined,
+    MemberRemoved,
+    RemovalReason,
+)
 from headgate.domain.ids import GroupId, MemberId
 
 GROUP = GroupId("billing")
@@ -33,10 +41,20 @@ def test_a_classic_group_reports_generations_and_lost_members() -> None:
     h = Harness(group_initial_rebalance_delay_ms="3000")
     found = events_of(h)
     let_join(h)
-    assert found == [GroupRebalanced(GROUP, 1, 1, 3000)]
+    assert [type(event) for event in found] == [GroupCreated, MemberJoined, GroupRebalanced]
+    assert found[-1] == GroupRebalanced(GROUP, 1, 1, 3000)
     found.clear()
     h.advance(120_000)
     assert [event for event in found if isinstance(event, MemberRemoved)] == LOST
+
+
+def test_a_group_is_created_once() -> None:
+    """By a commit without members; a second commit, and a member of a group with offsets, create none."""
+    h = Harness(group_initial_rebalance_delay_ms="0")
+    found = events_of(h)
+    for offset in (1, 2):
+        h.commit(GROUP, offset=offset)
+    assert found == [GroupCreated(GROUP, "classic")]
 
 
 def test_members_that_leave_and_groups_that_are_deleted_are_reported() -> None:
@@ -58,7 +76,8 @@ def test_a_consumer_group_reports_target_assignments_and_lost_members() -> None:
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="0")
     found = events_of(h)
     h.join("a", "t")
-    assert [(type(event), event.group_id) for event in found] == [(GroupRebalanced, "g")]
+    assert [type(event) for event in found] == [GroupCreated, MemberJoined, GroupRebalanced]
+    assert {event.group_id for event in found} == {"g"}
     found.clear()
     h.advance(60_000)
     assert found == [MemberRemoved(GroupId("g"), MemberId("a"), RemovalReason.SESSION_TIMEOUT)]

@@ -100,6 +100,9 @@ class Queues:
         queue = self.by_id.get(group_id)
         return queue and ListedGroup(group_id, "queues", "Busy" if queue.members else "Empty", self.NAME)
 
+    def member_count(self, group_id: GroupId) -> int:
+        return self.by_id[group_id].members if group_id in self.by_id else 0
+
     def is_empty(self, group_id: GroupId) -> bool:
         return group_id in self.by_id and not self.by_id[group_id].members
 

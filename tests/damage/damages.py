@@ -162,6 +162,8 @@ def _log(title: str, directory: str) -> list[tuple[Target, dict[str, Damage]]]:
 
 
 OFFSETS, HISTORY = "__consumer_offsets-0", "__consumer_offsets_history-0"
+TRANSACTIONS = "__transaction_state-0"
+SHARES = "__share_group_state-0"
 ROWS: list[tuple[Target, dict[str, Damage]]] = [
     *_log("a durable topic", "durable-0"),
     *_log("a topic on the page cache", "cached-0"),
@@ -173,6 +175,10 @@ ROWS: list[tuple[Target, dict[str, Damage]]] = [
     (Target("`producers.snapshot`", "durable-0/producers.snapshot"), SMALL_FILE),
     *_log("`__consumer_offsets`", OFFSETS),
     (Target("`shard.checkpoint`", f"{OFFSETS}/shard.checkpoint"), SMALL_FILE),
+    *_log("`__transaction_state`", TRANSACTIONS),
+    (Target("`shard.checkpoint` of `__transaction_state`", f"{TRANSACTIONS}/shard.checkpoint"), SMALL_FILE),
+    *_log("`__share_group_state`", SHARES),
+    (Target("`shard.checkpoint` of `__share_group_state`", f"{SHARES}/shard.checkpoint"), SMALL_FILE),
     (Target("the history of offsets", f"{HISTORY}/*.log", is_last=True), SEGMENT | TAIL),
     (Target("the catalogue", "catalogue/*.log", is_last=True), CATALOGUE),
     (Target("`headgate.synced` of the catalogue", "catalogue/headgate.synced"), NODE_FILE),

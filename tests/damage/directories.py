@@ -11,6 +11,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import (
     GROUP_OFFSETS_TOPIC,
     OFFSETS_HISTORY_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     GroupId,
     Millis,
     TopicId,
@@ -22,6 +24,10 @@ from headgate.history.writer import append_mark
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.records import OffsetCommit, encode
+from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches
+from headgate.records.share_state import encode_share
+from headgate.records.share_state_model import UNCHANGED, ShareKey, ShareRecord, ShareSnapshot, ShareUpdate
+from headgate.records.transactions import TransactionMetadata, TransactionState, encode_transaction
 from headgate.runtime.checkpoints import CheckpointWriter
 from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
@@ -34,6 +40,10 @@ SETTINGS = Settings(
     {
         "offsets.topic.num.partitions": "2",
         "offsets.topic.segment.bytes": "3000",
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.segment.bytes": "3000",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.segment.bytes": "2000",
         "log.cleaner.enable": "false",
         "log.retention.check.interval.ms": "100000000",
     }
@@ -44,6 +54,21 @@ PRODUCER = 7
 GROUPS = [
     next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 2) == i) for i in range(2)
 ]
+TRANSACTIONAL_IDS = [
+    [one for one in map(str, range(40)) if partition_for(one, 2) == i][:10] for i in range(2)
+]
+"""Ten for each shard."""
+SHARED_TOPIC = TopicId(b"A" * 16)
+"""Id of the topic `durable`: states of a topic that does not exist would be removed."""
+SHARE_KEYS = [
+    [
+        key
+        for n in range(80)
+        if partition_for((key := ShareKey(GroupId(f"s{n}"), SHARED_TOPIC, 0)).name, 2) == i
+    ][:10]
+    for i in range(2)
+]
+"""Ten for each shard."""
 DELETED_BEFORE = 12
 BEYOND_THE_MARK = 3
 """Batches that are behind the mark in a directory of a server that was killed."""
@@ -63,6 +88,42 @@ def commit_of(index: int, number: int) -> OffsetCommit:
     return OffsetCommit(GROUPS[index], TopicName("flights"), number % 10, number, 3, f"at {number}", NOW)
 
 
+def transaction_of(index: int, number: int) -> TransactionMetadata:
+    """The state number `number` of a transactional id in one of the two shards."""
+    return TransactionMetadata(
+        transactional_id=TRANSACTIONAL_IDS[index][number % 10],
+        producer_id=4000 + number % 10,
+        producer_epoch=number,
+        timeout_ms=60_000,
+        state=TransactionState.COMPLETE_COMMIT,
+        last_update_timestamp=NOW,
+    )
+
+
+def share_record_of(index: int, number: int) -> ShareRecord:
+    """The change number `number` of the states in one of the two shards: ten snapshots, then updates."""
+    key = SHARE_KEYS[index][number % 10]
+    batch = StateBatch(2 * number, 2 * number, DeliveryState.ACKNOWLEDGED, 1)
+    if number < 10:
+        return ShareSnapshot(
+            key=key,
+            snapshot_epoch=0,
+            state_epoch=1,
+            leader_epoch=0,
+            start_offset=0,
+            created=NOW,
+            written=NOW,
+            batches=StateBatches.of([batch]),
+        )
+    return ShareUpdate(
+        key=key,
+        snapshot_epoch=0,
+        leader_epoch=0,
+        start_offset=UNCHANGED,
+        batches=StateBatches.of([batch]),
+    )
+
+
 def _produce(partition: Partition, first: int, count: int) -> None:
     """Batches of an idempotent producer, three records each, every one synced."""
     for number in range(first, first + count):
@@ -75,6 +136,20 @@ def _produce(partition: Partition, first: int, count: int) -> None:
 def _commit(partition: Partition, first: int, count: int) -> None:
     for number in range(first, first + count):
         record = Record(*encode(commit_of(partition.index, number)), NOW)
+        partition.append_internal([encode_batch([record])])
+    _sync(partition)
+
+
+def _transact(partition: Partition, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        record = Record(*encode_transaction(transaction_of(partition.index, number)), NOW)
+        partition.append_internal([encode_batch([record])])
+    _sync(partition)
+
+
+def _share(partition: Partition, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        record = Record(*encode_share(share_record_of(partition.index, number)), NOW)
         partition.append_internal([encode_batch([record])])
     _sync(partition)
 
@@ -109,6 +184,8 @@ def _write(topics: Topics, first: int, count: int) -> None:
     for index in range(2):
         _commit(_found(topics, GROUP_OFFSETS_TOPIC).partition(index), first, count)
         _mark_history(_found(topics, OFFSETS_HISTORY_TOPIC).partition(index), first, count)
+        _transact(_found(topics, TRANSACTION_STATE_TOPIC).partition(index), first, count)
+        _share(_found(topics, SHARE_STATE_TOPIC).partition(index), first, count)
 
 
 def _mark(topics: Topics) -> None:
@@ -123,8 +200,11 @@ def _live(path: Path, *, writes_checkpoints: bool) -> None:
     async def main() -> None:
         node = BrokerNode(OsFileSystem(), path, SETTINGS, Clock())
         await node.start()
-        for runtime in node.coordinator.runtimes if writes_checkpoints else ():
-            CheckpointWriter(runtime).write_at_once()
+        for coordinator in (
+            (node.coordinator, node.transactions, node.share_state) if writes_checkpoints else ()
+        ):
+            for runtime in coordinator.runtimes:
+                CheckpointWriter(runtime).write_at_once()
         node.close()
 
     asyncio.run(main())
@@ -141,7 +221,7 @@ def build(path: Path) -> Ends:
             name, TopicId(bytes([65 + number]) * 16), 2, {**SMALL, "headgate.durability": durability}
         )
         assert isinstance(topics.create(new, NOW), Topic)
-    for name in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC):
+    for name in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC):
         topic = _found(topics, name)
         topics.set_overrides(topic, {**topic.overrides, "index.interval.bytes": "300"}, NOW)
     _write(topics, 0, 20)

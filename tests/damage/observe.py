@@ -8,10 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.damage.directories import CACHED, DURABLE, NOW, PRODUCER, SETTINGS, commit_of
+from tests.damage.directories import (
+    CACHED,
+    DURABLE,
+    NOW,
+    PRODUCER,
+    SETTINGS,
+    SHARE_KEYS,
+    TRANSACTIONAL_IDS,
+    commit_of,
+)
 
+from headgate.core.share.state.shard import ShareStateShard
+from headgate.core.transactions.shard import TransactionShard
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Millis
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import OsFileSystem
 from headgate.runtime.clock import Clock
@@ -38,8 +49,10 @@ class Seen:
     shut: dict[str, ErrorCode] = field(default_factory=dict)
     """Partitions that were refused as a whole."""
     next_sequences: dict[str, ErrorCode] = field(default_factory=dict)
-    offsets: dict[int, list[int]] = field(default_factory=dict)
-    """By shard: the committed offsets; a shard that was refused is missing."""
+    shards: dict[str, list[int] | list[set[int]]] = field(default_factory=dict)
+    """By partition: the committed offsets, the epochs of transactional ids, or the offsets that share groups
+    acknowledged; a shard that was refused is missing.
+    """
     logged: list[str] = field(default_factory=list)
 
 
@@ -87,7 +100,13 @@ async def _observe(path: Path, seen: Seen) -> None:
         seen.topics = [(topic.name, topic.topic_id, topic.partition_count) for topic in node.topics.all()]
         for index, runtime in enumerate(node.coordinator.runtimes):
             if runtime.is_active:
-                seen.offsets[index] = _committed(runtime.shard, index)
+                seen.shards[f"{GROUP_OFFSETS_TOPIC}-{index}"] = _committed(runtime.shard, index)
+        for index, transactions in enumerate(node.transactions.runtimes):
+            if transactions.is_active:
+                seen.shards[f"{TRANSACTION_STATE_TOPIC}-{index}"] = _epochs(transactions.shard, index)
+        for index, shares in enumerate(node.share_state.runtimes):
+            if shares.is_active:
+                seen.shards[f"{SHARE_STATE_TOPIC}-{index}"] = _acknowledged(shares.shard, index)
         for topic in node.topics.all():
             for index in topic.written_partitions():
                 _look_at(topic.partition(index), seen)
@@ -98,6 +117,18 @@ async def _observe(path: Path, seen: Seen) -> None:
 def _committed(shard: Any, index: int) -> list[int]:
     standing = [shard.current_record(commit_of(index, number)) for number in range(10)]
     return [one.offset if one is not None else -1 for one in standing]
+
+
+def _epochs(shard: TransactionShard, index: int) -> list[int]:
+    known = map(shard.by_id.get, TRANSACTIONAL_IDS[index])
+    return [one.producer_epoch if one is not None else -1 for one in known]
+
+
+def _acknowledged(shard: ShareStateShard, index: int) -> list[set[int]]:
+    states = map(shard.states.get, SHARE_KEYS[index])
+    return [
+        set() if one is None else {batch.first_offset for batch in one.batches.batches()} for one in states
+    ]
 
 
 def _look_at(partition: Partition, seen: Seen) -> None:

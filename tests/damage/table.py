@@ -24,10 +24,11 @@ NO_PARTITION = "refuses the partition"
 NO_SHARD = "refuses the shard"
 NO_START = "does not start"
 NO_TAIL = "ends the log there, as after a torn write"
-SHORTER = "goes on without it, as if it had never been written"
+SHORTER = "continues without it, as if it had never been written"
 FOREIGN = "serves them: nothing in a segment says whose it is"
 _WRITTEN_AT_STOP = (".index", ".timeindex", "headgate.synced")
 """What is derived, and written when a log that could be opened is closed, though its shard was not loaded."""
+_SHARDS = ("__consumer_offsets-", "__transaction_state-", "__share_group_state-")
 ERROR, NOTE, NOTHING = "error", "note", "nothing"
 
 
@@ -115,16 +116,14 @@ def _judge(
     outcomes = {
         _judge_partition(name, seen, whole, damaged, after) for name in sorted(places & whole.records.keys())
     }
-    lost_shards = {index for index in whole.offsets if index not in seen.offsets}
-    for index, offsets in whole.offsets.items():
-        name = f"__consumer_offsets-{index}"
-        if index in lost_shards:
+    for name, contents in whole.shards.items():
+        if name not in seen.shards:
             assert name in places
             _assert_unchanged(name, damaged, after)
             outcomes -= {NO_PARTITION, ALL_BUT_BATCH, ALL_BUT_BATCHES}
             outcomes.add(NO_SHARD)
         elif NO_TAIL not in outcomes or name not in places:
-            assert seen.offsets[index] == offsets, f"shard {index} tells other offsets"
+            assert seen.shards[name] == contents, f"{name} has another state"
             if name in places:
                 # Its checkpoint stands for the batch: no group misses anything.
                 outcomes -= {ALL_BUT_BATCH, ALL_BUT_BATCHES}
@@ -160,7 +159,7 @@ def _judge_partition(
     if [one[0] for one in found] == [one[0] for one in expected] and _are_of_another(found, expected):
         return FOREIGN
     assert found == expected[: len(found)], f"{name}: other records"
-    each = 3 if name not in (f"__consumer_offsets-{i}" for i in range(2)) and "history" not in name else 1
+    each = 1 if name.startswith("__") else 3
     missing = len(expected) - len(found)
     assert missing <= BEYOND_THE_MARK * each, f"{name} lacks {missing} records that were durable"
     return NO_TAIL
@@ -183,7 +182,7 @@ def _assert_unchanged(name: str, damaged: dict[str, bytes], after: dict[str, byt
         file
         for file in damaged.keys() | after.keys()
         if file.startswith(name + "/")
-        and not (file.startswith("__consumer_offsets-") and file.endswith(_WRITTEN_AT_STOP))
+        and not (file.startswith(_SHARDS) and file.endswith(_WRITTEN_AT_STOP))
         and damaged.get(file) != after.get(file)
     ]
     assert not changed, f"{name} was refused, and {changed} changed"

@@ -38,7 +38,8 @@ def test_a_directory_without_damage_is_served_whole(ends: Ends, whole: Seen, tmp
     seen = observe(tmp_path / "data")
     assert seen.refused is None
     assert seen.records == whole.records
-    assert seen.offsets == whole.offsets
+    assert seen.shards == whole.shards
+    assert len(whole.shards) == 6
     assert not whole.shut
     assert not whole.logged
     assert {len(records) for records in whole.records.values()} == {49, 135, 147}

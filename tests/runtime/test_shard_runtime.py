@@ -219,3 +219,20 @@ def test_commands_are_refused_while_the_log_is_loaded() -> None:
             assert (fresh.shard.count, fresh.shard.is_loaded) == (1, True)
 
     run(scenario)
+
+
+def test_a_closed_shard_takes_no_command() -> None:
+    """Its log was closed with it, and is not opened again."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.runtime.close()
+            replies: list[object] = []
+            s.runtime.submit(Add(), replies.append)
+            assert replies == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert s.partition.log.log_end_offset == 1
+
+    run(scenario)

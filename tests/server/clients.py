@@ -45,6 +45,10 @@ class Wire:
         self.is_closed = False
         self.is_read = True
 
+    def writelines(self, pieces: list[bytes]) -> None:
+        """Send several pieces."""
+        self.write(b"".join(pieces))
+
     def write(self, data: bytes) -> None:
         self.sent += data
 

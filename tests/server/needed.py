@@ -261,6 +261,10 @@ EXAMPLES: dict[int, Example] = dict(
         ),
         _example(20005, {"group_id": "g"}, _group(Operation.DESCRIBE)),
         _example(20006, {}, _cluster(Operation.DESCRIBE)),
+        *(
+            _example(key, {"group_id": "g", "topic_name": "t"}, _group(operation), _topic(operation))
+            for key, operation in ((20007, Operation.DESCRIBE), (20008, Operation.READ))
+        ),
     ]
 )
 """By API key: makes a request in a version, and its needs in the order of their checks."""

@@ -59,6 +59,9 @@ class Got:
     """The values of the acquired records."""
 
 
+_NOTHING = Got(ErrorCode.NONE, ErrorCode.NONE, [], [])
+
+
 class Member:
     """One member of group `g`, with a connection of its own."""
 
@@ -85,7 +88,10 @@ class Member:
         topic_id: bytes = T,
         **fields: Any,
     ) -> dict[int, Got]:
-        """Fetch, with partitions added to the session; return what came by partition."""
+        """Fetch, with partitions added to the session; return what came by partition.
+
+        A new session's first response has all partitions; those without anything are omitted here.
+        """
         given = acknowledge or {}
         request = fetching.ShareFetchRequest(
             group_id=self.group,
@@ -110,7 +116,8 @@ class Member:
         )
         response = await self.client.ask(request, 2, f"{self.name} {next(self.client._ids)}")
         self.top_error, self.lock_ms = response.error_code, response.acquisition_lock_timeout_ms
-        return {one.partition_index: _got(one) for topic in response.responses for one in topic.partitions}
+        found = {one.partition_index: _got(one) for topic in response.responses for one in topic.partitions}
+        return {index: one for index, one in found.items() if one != _NOTHING or index in given}
 
     async def acknowledge(
         self, given: Mapping[int, Batches], *, epoch: int | None = None, **fields: Any

@@ -11,9 +11,11 @@ from tests.server.clients import Client, run_scenario
 from headgate.core.events import (
     Event,
     ExpiryReason,
+    GroupCreated,
     GroupDeleted,
     GroupExpired,
     GroupRebalanced,
+    MemberJoined,
     MemberRemoved,
     OffsetsExpired,
     RemovalReason,
@@ -43,7 +45,19 @@ G, M = GroupId("g"), MemberId("m")
             "group rebalanced",
             {"epoch": 7, "members": 2, "waited_ms": 1500},
         ),
-        (GroupRebalanced(G, 7, 2), logging.INFO, "group rebalanced", {"epoch": 7, "members": 2}),
+        (
+            GroupRebalanced(G, 7, 2),
+            logging.INFO,
+            "group rebalanced",
+            {"epoch": 7, "members": 2, "reason": "subscriptions, topics or pauses changed"},
+        ),
+        (GroupCreated(G, "consumer"), logging.INFO, "group created", {"type": "consumer"}),
+        (
+            MemberJoined(G, M, "app", "/127.0.0.1"),
+            logging.INFO,
+            "member joined",
+            {"member": "m", "client": "app", "host": "/127.0.0.1"},
+        ),
         (
             MemberRemoved(G, M, RemovalReason.LEFT),
             logging.INFO,
@@ -67,6 +81,26 @@ def test_an_event_is_one_line_with_its_reason(
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (level, line)
     assert {name: vars(record)[name] for name in ("group", *fields)} == {"group": "g", **fields}
+
+
+def test_the_reason_of_a_rebalance_is_what_happened_since_the_last_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of that group alone."""
+    log = EventLog()
+    with caplog.at_level(logging.INFO):
+        for event in (
+            MemberJoined(G, MemberId("a"), "app", "/127.0.0.1"),
+            GroupRebalanced(G, 1, 1),
+            MemberJoined(G, MemberId("b"), "app", "/127.0.0.1"),
+            MemberJoined(G, MemberId("c"), "app", "/127.0.0.1"),
+            MemberRemoved(G, MemberId("a"), RemovalReason.SESSION_TIMEOUT),
+            MemberJoined(GroupId("other"), MemberId("d"), "app", "/127.0.0.1"),
+            GroupRebalanced(G, 2, 2),
+        ):
+            log.take(event)
+    reasons = [vars(record)["reason"] for record in caplog.records if "rebalanced" in record.getMessage()]
+    assert reasons == ["1 joined", "2 joined, 1 session-timeout"]
 
 
 def test_rebalances_and_removed_members_are_counted() -> None:

@@ -24,7 +24,7 @@ def samples(client: Client) -> dict[str, dict[tuple[str, ...], float]]:
     gauges = LagGauges(node.topics, node.settings, opened.extend)
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
-        for family in gauges.gauges(node.coordinator.shards())
+        for family in gauges.gauges(node.coordinator.shards(), node.steady_time())
         if family is not None
     }
 

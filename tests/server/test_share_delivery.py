@@ -302,3 +302,19 @@ def test_deleted_topic() -> None:
         assert not scene.shared()
 
     play(story)
+
+
+def test_first_fetches_that_come_at_once_share_one_partition() -> None:
+    """Both members wait for what the group's shard knows; no record goes to two of them."""
+
+    async def story(scene: Scene) -> None:
+        for number in range(4):
+            scene.append(b"%d" % number)
+        members = [scene.member(name) for name in ("ann", "ben", "cat")]
+        fetches = [asyncio.create_task(one.fetch(0, most=1, batch_size=1, wait_ms=1_000)) for one in members]
+        got = [one[0].acquired for one in await asyncio.gather(*fetches) if 0 in one]
+        offsets = [offset for ranges in got for first, last, _ in ranges for offset in range(first, last + 1)]
+        assert len(offsets) == len(set(offsets)) == 3
+        assert scene.node.shares._counts.loads == 1
+
+    play(story, group_share_record_lock_duration_ms="3600000")

@@ -11,16 +11,28 @@ from tests.server.share_members import Got, Scene, play, started, until
 from tests.topics.disk import batch, sync
 from tests.topics.transactions import Writer
 
-from headgate.core.share.state.commands import InitializeState, ShareKey, StateResult, WriteState
+from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
+from headgate.core.share.state.commands import (
+    InitializeState,
+    ReadState,
+    ReadStateResult,
+    ShareKey,
+    StateResult,
+    WriteState,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
 from headgate.log.memory_filesystem import Fault
 from headgate.server.node import BrokerNode
-from headgate.server.shares.counts import FAILURES_TOLD
+from headgate.server.shares.counts import FAILURES_TOLD, ShareCounts
 from headgate.server.shares.fetch import AT_ONCE, MOST_PARTITIONS
 from headgate.topics.topics import NewTopic
 
-ACCEPT = 1
+ACCEPT, RELEASE, REJECT = (
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+)
 NONE = ErrorCode.NONE
 
 
@@ -54,14 +66,16 @@ def test_log_that_could_not_be_read_is_tried_again() -> None:
 
 
 class _Held:
-    """A share coordinator whose replies to writes of batches are held back."""
+    """A share coordinator whose replies to writes of batches are held back, or those to reads."""
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: Any, *, holds_reads: bool = False) -> None:
         self._real = real
+        self._holds_reads = holds_reads
         self.held: list[Any] = []
 
     def submit(self, key: str, command: Any, on_reply: Any) -> None:
-        if isinstance(command, WriteState) and command.batches:
+        is_read = isinstance(command, ReadState)
+        if is_read if self._holds_reads else isinstance(command, WriteState) and command.batches:
             self.held.append(on_reply)
         else:
             self._real.submit(key, command, on_reply)
@@ -188,6 +202,74 @@ def test_start_moves_over_markers_durably() -> None:
     play(story)
 
 
+def test_start_moves_over_markers_that_came_while_an_acknowledgement_was_written() -> None:
+    """The write of the acknowledgement did not know of them."""
+
+    async def story(scene: Scene) -> None:
+        writer = Writer(scene.topic, 1)
+        writer.write(b"a")
+        ann, ben = scene.member("ann"), scene.member("ben")
+        await ann.fetch(0)
+        (shared,) = scene.shared()
+        held = _Held(scene.node.share_state)
+        shared._node = _Node(scene.node, held)
+        answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
+        await until(lambda: bool(held.held))
+        writer.end(is_committed=True)
+        assert await ben.fetch(0) == {}
+        held.held.pop()(StateResult())
+        await answer
+        await until(lambda: not shared._writes)
+        assert _persisted_start(scene, shared.key) == 2
+
+    play(story)
+
+
+def _persisted_start(scene: Scene, key: ShareKey) -> int:
+    (found,) = [one.shard.states[key] for one in scene.node.share_state.runtimes if key in one.shard.states]
+    return found.start_offset
+
+
+def test_what_nobody_waits_for_is_written_again() -> None:
+    """The delivery count of a record whose lock ended survives a failed write."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann = scene.member("ann")
+        await ann.fetch(0)
+        (shared,) = scene.shared()
+        real, held = scene.node.share_state, _Held(scene.node.share_state)
+        shared._node = _Node(scene.node, held)
+        await until(lambda: bool(held.held))
+        ann.disconnect()
+        shared._node = _Node(scene.node, real)
+        held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert not shared.is_idle
+        await until(lambda: shared.is_idle)
+        shared.discard(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert await scene.member("ben").fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
+
+    play(story, group_share_record_lock_duration_ms="6000")
+
+
+def test_share_partition_that_has_not_read_its_state_is_not_forgotten() -> None:
+    """The first delivery may come right after the state was initialized: nobody else may get the records."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann = scene.member("ann")
+        scene.node.shares._node = _Node(scene.node, held := _Held(None, holds_reads=True))
+        fetch = asyncio.create_task(ann.fetch(0, wait_ms=50_000))
+        await until(lambda: bool(held.held))
+        (shared,) = scene.shared()
+        scene.node.shares.forget(GroupId("g"), shared.topic_key)
+        held.held.pop()(ReadStateResult(start_offset=0))
+        assert await fetch == {0: Got(NONE, NONE, [(0, 0, 1)], [b"a"])}
+        assert scene.shared() == [shared]
+
+    play(story)
+
+
 def test_fetch_of_many_partitions_looks_at_some_in_each_step() -> None:
     """Whichever partition has records, before the fetch or while it waits, and nothing waits afterwards."""
 
@@ -238,5 +320,88 @@ def test_response_has_a_limited_number_of_partitions() -> None:
         assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert len(errors) == 120
         assert not scene.node.shares.sessions
+
+    play(story)
+
+
+def test_acknowledgements_below_the_start_are_not_counted() -> None:
+    """They are ignored, and so are not in the metric; one type for all, or one for each."""
+    counts = ShareCounts()
+    counts.count_acknowledged(
+        [
+            AcknowledgementBatch(0, 3, [ACCEPT]),
+            AcknowledgementBatch(4, 9, [ACCEPT]),
+            AcknowledgementBatch(10, 12, [ACCEPT, REJECT, ACCEPT]),
+        ],
+        6,
+    )
+    assert (counts.acknowledged[ACCEPT], counts.acknowledged[REJECT]) == (4 + 2, 1)
+    counts.count_acknowledged([AcknowledgementBatch(10, 12, [REJECT, ACCEPT, ACCEPT])], 11)
+    assert (counts.acknowledged[ACCEPT], counts.acknowledged[REJECT]) == (8, 1)
+
+
+def test_a_member_that_left_does_not_keep_what_could_not_be_acknowledged() -> None:
+    """Its write fails after its connection was lost: others get the record before its lock ends."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann, ben = scene.member("ann"), scene.member("ben")
+        await ann.fetch(0)
+        (shared,) = scene.shared()
+        held = _Held(scene.node.share_state)
+        shared._node = _Node(scene.node, held)
+        answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
+        await until(lambda: bool(held.held))
+        waiting = asyncio.create_task(ben.fetch(0, wait_ms=100_000_000))
+        ann.disconnect()
+        shared._node = scene.node
+        held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert await waiting == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
+        answer.cancel()
+
+    play(story, group_share_record_lock_duration_ms="3600000")
+
+
+def test_a_lowered_delivery_limit_counts_at_once() -> None:
+    """What was delivered as often as it allows is not delivered once more."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        scene.append(b"b")
+        ann = scene.member("ann")
+        for _ in range(3):
+            await ann.fetch(0, most=1, batch_size=1)
+            await ann.acknowledge({0: [(0, 0, [RELEASE])]})
+        (shared,) = scene.shared()
+        _configure(scene, share_delivery_count_limit="3")
+        assert (await ann.fetch(0))[0].acquired == [(1, 1, 1)]
+        assert shared.machine is not None
+        assert shared.machine.start_offset == 1
+
+    play(story)
+
+
+def test_many_share_partitions_follow_new_settings_in_parts() -> None:
+    """A change of a group's settings reaches them all, but not in one iteration of the loop."""
+
+    async def story(scene: Scene) -> None:
+        count = 60
+        wide = TopicId(b"w" * 16)
+        scene.node.topics.create(NewTopic("wide", wide, count), scene.node.system_time())
+        replies: list[Any] = []
+        for index in range(count):
+            key = ShareKey(GroupId("g"), wide, index)
+            command = InitializeState(key=key, state_epoch=1, start_offset=0)
+            scene.node.share_state.submit(key.name, command, replies.append)
+        await until(lambda: len(replies) == count)
+        await scene.member("m").fetch(*range(count), topic_id=wide)
+        assert len(scene.shared()) == count
+
+        def following() -> int:
+            return sum(one.settings.limits.lock_duration_ms == 15_000 for one in scene.shared())
+
+        _configure(scene, share_record_lock_duration_ms="15000")
+        assert 0 < following() < count
+        await until(lambda: following() == count)
 
     play(story)

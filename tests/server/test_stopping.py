@@ -7,14 +7,22 @@ import socket
 
 import pytest
 import uvloop
+from tests.server.clients import WIDTH, Client, T
 from tests.server.disk import DATA_DIR, new_disk
+from tests.server.test_transactional_commits import Producer
 
 from headgate.domain.settings import Settings
 from headgate.runtime.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
+from headgate.topics.topics import NewTopic
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 CREATION = CreateTopicsRequest(
     topics=[CreatableTopic(name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
@@ -46,3 +54,32 @@ def test_a_connection_that_is_just_accepted_is_not_served_after_the_stop(turns_b
             await listener.close()
 
     uvloop.run(scenario())
+
+
+def test_a_commit_whose_transaction_is_asked_during_the_stop_is_not_written_after_it() -> None:
+    """The stop syncs the transaction's partition, which leads to the commit; its log is closed by then."""
+
+    async def scenario() -> None:
+        files = new_disk()
+        node = BrokerNode(files, DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
+        await node.start()
+        node.topics.create(NewTopic("t", T, WIDTH), node.system_time())
+        client = Client(node)
+        producer = Producer(client, 2)
+        await producer.begin()
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        request = TxnOffsetCommitRequest(
+            transactional_id=producer.name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            group_id="g",
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+        )
+        client.connection.data_received(request_frame(request, 5, 9, "late"))
+        node.close()
+        changes = files.operations
+        for _ in range(TURNS_OF_THE_LOOP):
+            await asyncio.sleep(0)
+        assert files.operations == changes
+
+    asyncio.run(scenario())

@@ -29,6 +29,7 @@ from headgate.domain.ids import Millis, TopicId
 from headgate.log.memory_filesystem import Fault
 from headgate.records.transactions import TransactionMetadata, TransactionState
 from headgate.topics.appends import BUDGET
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.wire.messages.api_versions import ApiVersionsRequest
@@ -311,6 +312,36 @@ def test_a_marker_that_cannot_be_written_is_tried_again(kind: str) -> None:
     run_on_disk(scenario)
 
 
+def test_a_failing_read_does_not_replace_the_answer_of_the_coordinator() -> None:
+    """The log opens for the append, but not for the question before it: the partition was not added."""
+
+    async def scenario(disk: Disk) -> None:
+        before = Client(await disk.start())
+        earlier = TransactionalProducer(before, 2)
+        await earlier.begin()
+        assert await earlier.send(b"before", partition=1) is NONE
+        assert await earlier.end(is_committed=True) is NONE
+        await until_state(before, "CompleteCommit")
+        disk.files.crash()
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, 2)
+        await producer.begin()
+        disk.files.inject(Fault(errno.EIO, "pread", path_ends=".log"))
+        assert await producer.send(b"aborted", partition=1) in (NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        disk.files.heal()
+        assert await producer.send(b"other", partition=2) is NONE
+        assert await producer.end(is_committed=False) is NONE
+        await until_state(client, "CompleteAbort")
+        assert await producer.send(b"committed", partition=1) is NONE
+        assert await producer.end(is_committed=True) is NONE
+        await until_state(client, "CompleteCommit")
+        assert await committed_values(client, 1) == [b"before", b"committed"]
+        client.node.close()
+
+    run_on_disk(scenario)
+
+
+@pytest.mark.interpreted
 def test_a_failing_partition_holds_up_only_its_own_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if there are as many of them as the writer of markers takes in hand at a time."""
     monkeypatch.setattr("headgate.server.transactions.MOST_IN_HAND", 1)
@@ -341,6 +372,7 @@ def test_a_failing_partition_holds_up_only_its_own_transactions(monkeypatch: pyt
     run_on_disk(scenario)
 
 
+@pytest.mark.interpreted
 def test_what_remains_of_a_failed_attempt_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """The marker that the first attempt wrote becomes durable after its failure: nothing else goes wrong."""
     failures = [RuntimeError("an attempt fails after its first marker")]
@@ -511,3 +543,36 @@ def test_the_bounds_of_a_producer(transactional_id: str, timeout_ms: int, error:
         client.node.close()
 
     run_on_disk(scenario)
+
+
+@pytest.mark.parametrize(
+    ("server", "topic", "is_synced"),
+    [
+        ("page-cache", None, False),
+        ("page-cache", {"headgate.durability": "sync"}, True),
+        ("page-cache", {"flush.messages": "1"}, True),
+        ("page-cache", {"flush.ms": "60000"}, True),
+        ("sync", {"headgate.durability": "page-cache"}, True),
+    ],
+)
+def test_a_marker_is_as_durable_as_what_the_coordinator_remembers(
+    server: str, topic: dict[str, str] | None, is_synced: bool
+) -> None:
+    """Where nothing is synced, it is not either; otherwise a power cut could leave its transaction open."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        node = client.node
+        created = node.topics.create(NewTopic("own", TopicId(b"o" * 16), 1, topic or {}), node.system_time())
+        assert isinstance(created, Topic)
+        producer = TransactionalProducer(client, 2)
+        await producer.begin()
+        assert await producer.send(b"v", topic="own") is NONE
+        assert await producer.end(is_committed=True) is NONE
+        await until_state(client, "CompleteCommit")
+        log = created.partition(0).log
+        assert (log.durable_offset == log.log_end_offset) is is_synced
+        assert await committed_values(client, topic="own") == [b"v"]
+        node.close()
+
+    run_on_disk(scenario, headgate_durability=server)

@@ -85,6 +85,10 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "api.k20003_list_paused_partitions:handle.<locals>.answer.<locals>.<lambda>",
         "api.k20005_describe_offset_expiry:handle.<locals>.*",
         "server.calls:PendingCall.frame_of",
+        "server.shares.searching:_run",
+        "server.shares.letters:*",
+        "log.header:read_bounds",
+        "topics.admission:*",
         "server.request_work:*.<lambda>",
     ),
     "headgate-batch-check*": (
@@ -92,6 +96,9 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "topics.admission:*",
         "topics.appends:_Pending.check",
         "topics.appends:_pause",
+        "topics.partition_files:save_snapshot",
+        "topics.producers:ProducerCopy.to_bytes",
+        "topics.snapshot:Snapshot.*",
     ),
     "headgate-loop-watch": (
         "runtime.loop_watch:LoopWatch.sample",

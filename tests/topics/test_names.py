@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.topics.names import collision_key, is_internal, why_invalid
+from headgate.domain.topic_names import collision_key, why_invalid
+from headgate.topics.names import is_internal
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__consumer_offsets", "-"])

@@ -5,16 +5,21 @@ log.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topics.disk import DATA, NOW, Disk, append, create
+from tests.topics.disk import DATA, NOW, Disk, append, create, sync
 from tests.topics.transactions import Writer, committed
 
+from headgate.log.filesystem import read_file
+from headgate.log.memory_filesystem import Fault
 from headgate.log.transaction_index import ENTRY_BYTES, AbortedTransactions
 from headgate.topics.partition_files import PRODUCERS_FILE
+from headgate.topics.producers import ProducerCount
+from headgate.topics.snapshot import Snapshot
 from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
 
@@ -232,3 +237,76 @@ def test_any_history_is_read_as_the_model_has_it(steps: list[tuple[str, int]]) -
             if who != -1 and at not in aborted and at >= len(log) // 2
         ]
     assert NOW
+
+
+def test_a_snapshot_is_taken_at_once_and_written_by_another_thread() -> None:
+    """It has what was there when it was taken, however many batches came until it was written."""
+    disk = Disk()
+    topics = disk.start()
+    held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+    topics.use_thread(lambda work, on_done: held.append((work, on_done)))
+    topic = create(topics, disk, "flights")
+    partition = topic.partition(0)
+    for number in range(300):
+        Writer(topic, number).write(b"a")
+    partition._derived.snapshot_at_bytes = 0
+    Writer(topic, 300).write(b"a")
+    ((work, on_done),) = held
+    assert not disk.files.exists(SNAPSHOT)
+    Writer(topic, 301).write(b"a")
+    work()
+    on_done(None)
+    snapshot = Snapshot.decode(read_file(disk.files, SNAPSHOT))
+    assert snapshot is not None
+    assert (snapshot.end_offset, len(snapshot.open_transactions)) == (301, 301)
+    restored = snapshot.restored_producers(ProducerCount(), ())
+    assert restored is not None and len(restored) == 301
+    disk.files.crash()
+    again = found(disk.start()).partition(0)
+    assert len(again.open_transactions) == 302
+    assert len(again.active_producers()) == 302
+
+
+def test_a_snapshot_of_what_was_truncated_meanwhile_is_removed() -> None:
+    """Else it would be beyond the end of the log, and one day within it."""
+    disk = Disk()
+    topics = disk.start()
+    held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+    topics.use_thread(lambda work, on_done: held.append((work, on_done)))
+    topic = create(topics, disk, "flights")
+    partition = topic.partition(0)
+    Writer(topic, 1).write(b"a")
+    Writer(topic, 2).write(b"b", is_durable=False)
+    partition._derived.snapshot_at_bytes = 0
+    Writer(topic, 3).write(b"c", is_durable=False)
+    disk.files.inject(Fault(kind="datasync"))
+    with suppress(OSError):
+        sync(topic)
+    disk.files.drop_caches()
+    partition.log.recover()
+    ((work, on_done),) = held
+    work()
+    on_done(None)
+    assert partition.log_end_offset < 3
+    assert not disk.files.exists(SNAPSHOT)
+
+
+def test_producers_are_read_with_the_log_and_forgotten_with_it() -> None:
+    """So no first batch or description has to read them in the event loop."""
+    disk = Disk()
+    topics = disk.start()
+    topic = create(topics, disk, "flights")
+    for number in range(5):
+        Writer(topic, number).write(b"a")
+    topics.close()
+    partition = found(disk.start()).partition(0)
+    opening = partition.opening()
+    assert opening is not None
+    opening()
+    reads: list[Path] = []
+    disk.files.pass_reading = lambda kind, path: reads.append(path)  # type: ignore[method-assign]
+    assert len(partition.active_producers()) == 5
+    assert not reads
+    assert partition.topic.shared.producers.total == 5
+    partition.put_back()
+    assert partition.topic.shared.producers.total == 0

@@ -102,7 +102,7 @@ def test_every_message_survives_a_round_trip_in_a_frame(case: Case) -> None:
         assert header[:4] == (case.api_key, case.version, 7, "client")
         at = header.body_at
     else:
-        frame = response_frame(7, case.api_key, case.version, message)[4:]
+        frame = bytes(response_frame(7, case.api_key, case.version, message))[4:]
         correlation_id, at = read_response_header(frame, case.api_key, case.version)
         assert correlation_id == 7
     assert frame[at:] == content
@@ -140,10 +140,10 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_the_response_to_api_versions_always_has_the_oldest_header(version: int) -> None:
     """A client reads this response before it knows the server's versions."""
-    frame = response_frame(7, 18, version, ApiVersionsResponse(error_code=35))[4:]
+    frame = bytes(response_frame(7, 18, version, ApiVersionsResponse(error_code=35)))[4:]
     assert frame[:6] == b"\x00\x00\x00\x07\x00\x23"
     assert read_response_header(frame, 18, version) == (7, 4)
-    assert read_response_header(response_frame(7, 12, 4, HeartbeatResponse())[4:], 12, 4) == (7, 5)
+    assert read_response_header(bytes(response_frame(7, 12, 4, HeartbeatResponse()))[4:], 12, 4) == (7, 5)
 
 
 def test_the_header_of_an_unknown_api_or_version_is_read() -> None:
@@ -198,5 +198,5 @@ def test_a_request_and_its_response() -> None:
     header = read_request_header(request)
     assert decode(ApiVersionsRequest, header.api_version, request, header.body_at) == ApiVersionsRequest()
     answer = response_frame(header.correlation_id, header.api_key, header.api_version, ApiVersionsResponse())
-    (response,) = FrameReader(LIMIT).feed(answer)
+    (response,) = FrameReader(LIMIT).feed(bytes(answer))
     assert decode(ApiVersionsResponse, 3, response, 4) == ApiVersionsResponse()

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
+from headgate.domain.topic_names import why_invalid
 from headgate.topics.changed_settings import SettingsChange
 from headgate.topics.configs import (
     Change,
@@ -26,7 +27,6 @@ from headgate.topics.configs import (
     describe_group,
     describe_topic,
 )
-from headgate.topics.names import why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
+    from headgate.core.share.deliveries import Alteration, AlterationResult, DeliveryPage, OffsetRange
     from headgate.core.share.fetching import (
         AcknowledgeErrors,
         Acknowledgements,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     )
     from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
     from headgate.domain.errors import ErrorCode
-    from headgate.domain.ids import GroupId, Millis
+    from headgate.domain.ids import GroupId, MemberId, Millis
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
     from headgate.security.principal import Principal
@@ -267,10 +268,37 @@ class WaitingShareFetch(Protocol):
         ...
 
 
+class ShareAdministration(Protocol):
+    """Describes and alters the deliveries of share-partitions."""
+
+    def describe(
+        self, group_id: GroupId, key: PartitionKey, first_offset: int, most: int
+    ) -> RequestSteps[DeliveryPage]:
+        """Return a page of deliveries from an offset on, with at most so many ranges."""
+        ...
+
+    def alter(
+        self,
+        group_id: GroupId,
+        key: PartitionKey,
+        alteration: Alteration,
+        ranges: Sequence[OffsetRange],
+        *,
+        is_dry_run: bool,
+    ) -> RequestSteps[AlterationResult]:
+        """Alter the deliveries of ranges, or plan it; `ranges` are ascending and do not overlap."""
+        ...
+
+
 class ShareDelivery(Protocol):
     """Delivers records to the members of share groups (KIP-932)."""
 
     sessions: ShareSessions
+
+    @property
+    def administration(self) -> ShareAdministration:
+        """What administrators may see and change."""
+        ...
 
     def lock_duration_ms(self, group_id: GroupId) -> int:
         """Return for how long the records that a group's members acquire are locked."""
@@ -311,6 +339,18 @@ class ShareDelivery(Protocol):
 
     def forget(self, group_id: GroupId, key: PartitionKey) -> None:
         """Discard what is known of a share-partition whose state somebody else changed."""
+        ...
+
+    def repaused(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
+        """Follow the pauses of a group that were just changed, then call `on_done`."""
+        ...
+
+    def is_being_released(self, group_id: GroupId, key: PartitionKey) -> bool:
+        """Return whether a share-partition is paused, and members still have records of it."""
+        ...
+
+    def holder(self, group_id: GroupId, key: PartitionKey) -> MemberId | None:
+        """Return a member that has records of a share-partition; None if there is none."""
         ...
 
 

@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_name, topic_need, topic_needs
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.transaction_index import ListedTransactions
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
 from headgate.topics.fetch_sessions import (
@@ -48,6 +49,7 @@ from headgate.wire.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from headgate.wire.wide import NARROWEST_WIDE, WideStructs
 
 _TOPIC_IDS_SINCE = 13
 _LEADERS_SINCE = 16
@@ -378,9 +380,9 @@ class _Fetch:
 
     def _partition_data(self, one: _Found) -> PartitionData:
         result = one.result
-        aborted: list[AbortedTransaction] | None = None
+        aborted: Any = None
         if one.partition is None or (self._is_committed and result.error == ErrorCode.NONE):
-            aborted = [AbortedTransaction(producer_id=id_, first_offset=at) for id_, at in result.aborted]
+            aborted = _listed(result.aborted)
         data = PartitionData(
             partition_index=one.wanted.key.partition,
             error_code=result.error,
@@ -479,6 +481,14 @@ def needs(node: Node, call: Call, request: FetchRequest) -> Iterator[Need]:
         name = topic_name(node, named)
         if name is not None:
             yield topic_need(Operation.READ, name)
+
+
+def _listed(aborted: ListedTransactions) -> Any:
+    """Return aborted transactions for the response, many of them in columns."""
+    if len(aborted) < NARROWEST_WIDE:
+        return [AbortedTransaction(producer_id=id_, first_offset=at) for id_, at in aborted]
+    columns = {"producer_id": aborted.producer_ids, "first_offset": aborted.first_offsets}
+    return WideStructs(AbortedTransaction(), columns)
 
 
 API = Api(

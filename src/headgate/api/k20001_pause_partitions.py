@@ -1,8 +1,10 @@
 """PausePartitions (20001), versions 0-1: exclude partitions from a group's assignments (KIP-1249).
 
 The response is sent when the pause is durable. The owners then revoke the partitions; ListPausedPartitions
-returns whether they have. Pausing a paused partition changes nothing. Only consumer groups can be paused: an
-unknown group and one of another kind is GROUP_ID_NOT_FOUND; the message has the reason and what to do.
+returns whether they have. Pausing a paused partition changes nothing. Consumer groups and share groups can be
+paused: an unknown group and one of another kind is GROUP_ID_NOT_FOUND; the message has the reason and what to
+do. Members of a share group keep a paused partition, acquire no more records of it, and have released it when
+they have none left.
 """
 
 from __future__ import annotations

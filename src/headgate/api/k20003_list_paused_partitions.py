@@ -15,9 +15,15 @@ from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.needs import of_group
 from headgate.api.registration import Api
-from headgate.core.pause.commands import ListedPartition, ListPausedPartitions, PausedList, PausedTopic
+from headgate.core.pause.commands import (
+    ListedPartition,
+    ListPausedPartitions,
+    PausedList,
+    PausedTopic,
+    PauseState,
+)
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicId
 from headgate.security.resources import Operation
 from headgate.wire.extensions.list_paused_partitions import (
     ListPausedPartitionsRequest,
@@ -57,28 +63,36 @@ def _list(node: Node, group_id: GroupId) -> RequestSteps[ListPausedPartitionsRes
             message = None if isinstance(result, ErrorCode) else result.message
             return ListPausedPartitionsResponse(error_code=error_of(result), error_message=message)
         for topic in result.topics:
-            yield from _add(response, topic)
+            yield from _add(response, node, group_id, topic)
         command = None if result.rest is None else ListPausedPartitions(group_id, result.rest)
     return response
 
 
-def _add(response: ListPausedPartitionsResponse, topic: PausedTopic) -> RequestSteps[None]:
+def _add(
+    response: ListPausedPartitionsResponse, node: Node, group_id: GroupId, topic: PausedTopic
+) -> RequestSteps[None]:
     """Add partitions of a topic, which may continue the last piece's topic."""
     if not response.topics or response.topics[-1].topic_id != topic.topic_id:
         response.topics.append(ListPausedPartitionsResponseTopic(name=topic.name, topic_id=topic.topic_id))
     partitions = response.topics[-1].partitions
     for first in range(0, len(topic.partitions), _MOST_AT_ONCE):
-        partitions += _listed(topic.partitions[first : first + _MOST_AT_ONCE])
+        some = topic.partitions[first : first + _MOST_AT_ONCE]
+        partitions += _listed(node, group_id, topic.topic_id, some)
         yield None
 
 
-def _listed(partitions: Sequence[ListedPartition]) -> Iterator[ListPausedPartitionsResponsePartition]:
+def _listed(
+    node: Node, group_id: GroupId, topic_id: TopicId, partitions: Sequence[ListedPartition]
+) -> Iterator[ListPausedPartitionsResponsePartition]:
+    shares = node.shares
     for one in partitions:
+        key = topic_id, one.partition
+        is_held = shares.is_being_released(group_id, key)  # by members of a share group
         yield ListPausedPartitionsResponsePartition(
             partition_index=one.partition,
             offset=one.offset,
-            state=one.state,
-            owner=one.owner,
+            state=PauseState.PAUSING if is_held else one.state,
+            owner=shares.holder(group_id, key) if is_held else one.owner,
             since_ms=one.pause.since,
             caller=one.pause.caller,
             reason=one.pause.reason,

@@ -2,7 +2,8 @@
 
 Each has its epoch, its last sequence and timestamp, the epoch of the transaction coordinator that wrote its
 last marker, and the first offset of its open transaction; -1 for what it does not have. So an administrator
-finds hanging transactions.
+finds hanging transactions. A partition that is named several times is described once: a small request must
+not have a response without bounds.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.domain.topic_names import why_invalid
 from headgate.log.header import CorruptBatch
 from headgate.security.resources import Operation
-from headgate.topics.names import why_invalid
 from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -36,13 +37,16 @@ def handle(node: Node, call: Call, request: DescribeProducersRequest) -> None:
 
 def _answer(node: Node, request: DescribeProducersRequest) -> RequestSteps[DescribeProducersResponse]:
     response = DescribeProducersResponse()
+    described: set[tuple[str, int]] = set()
     for topic in request.topics:
         answers = TopicResponse(name=topic.name)
         response.topics.append(answers)
         for index in topic.partition_indexes:
             yield None
-            answer = yield from _describe(node, topic.name, index)
-            answers.partitions.append(answer)
+            if (topic.name, index) not in described:
+                described.add((topic.name, index))
+                answer = yield from _describe(node, topic.name, index)
+                answers.partitions.append(answer)
     return response
 
 

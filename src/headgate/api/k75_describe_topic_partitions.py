@@ -13,9 +13,9 @@ from headgate.api.needs import topic_need
 from headgate.api.registration import Api
 from headgate.api.topic_answers import TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
+from headgate.domain.topic_names import why_invalid
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
-from headgate.topics.names import why_invalid
 from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_topic_partitions import (
     Cursor,

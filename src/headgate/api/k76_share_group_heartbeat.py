@@ -66,7 +66,7 @@ def _response(result: ShareHeartbeatResult | ErrorCode) -> wire.ShareGroupHeartb
 
 
 def _initialize(node: Node, asked: Initialization) -> None:
-    """Initialize states beside other work; it goes on if the connection of the heartbeat is lost."""
+    """Initialize states beside other work; it continues if the connection of the heartbeat is lost."""
     steps = initialize_states(node, asked)
 
     def go_on() -> None:

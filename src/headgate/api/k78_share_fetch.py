@@ -3,8 +3,8 @@
 * Acknowledgements are applied before records are acquired; the response waits until they are durable.
 * A request with the final epoch only acknowledges; then what the member still has is released.
 * A request that renews locks (version 2, KIP-1222) only acknowledges too, and must ask for no records.
-* A response has the partitions with acquired records, errors or acknowledgements, and at most a mebibyte of
-  batches, but at least one batch.
+* A response has the partitions with acquired records, errors or acknowledgements; the first one of a session
+  has all partitions. It has at most a mebibyte of batches, but at least one batch.
 * `min_bytes` is not waited for: what is available is acquired at once.
 * Whoever fetches need not be a member, as in Kafka.
 * Unlike in Kafka, an unknown topic id is an error of its partitions, not of the whole request, and markers of
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
+    acknowledge_message,
     acknowledged,
     acknowledgements_of,
     answer_with,
@@ -28,7 +29,12 @@ from headgate.api.share_requests import (
     needs,
     session_request,
 )
-from headgate.core.share.fetching import AcknowledgeErrors, DeliveredRecords, ShareFetchWish
+from headgate.core.share.fetching import (
+    AcknowledgeErrors,
+    Acknowledgements,
+    DeliveredRecords,
+    ShareFetchWish,
+)
 from headgate.core.share.partition.model import AcquireMode
 from headgate.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession
 from headgate.domain.errors import ErrorCode
@@ -54,10 +60,10 @@ class _Fetch:
         self._errors: AcknowledgeErrors | None = None
         self._delivered: Sequence[DeliveredRecords] | None = None
 
-    def begin(self) -> None:
+    def begin(self, given: Acknowledgements) -> None:
         """Acknowledge, and fetch unless this is the last request or one that only renews."""
         on_done = self._call.guard(self._acknowledged)
-        steps = acknowledged(self._node, self._request, self._session, on_done)
+        steps = acknowledged(self._node, self._request, given, self._session, on_done)
         self._call.in_steps(steps, lambda nothing: self._begin_fetch())
 
     def _begin_fetch(self) -> None:
@@ -100,13 +106,13 @@ class _Fetch:
     def _answer_if_complete(self) -> None:
         if self._errors is not None and self._delivered is not None:
             response = self._response(self._errors, self._delivered)
-            answer_with(self._call, response, len(self._errors) + len(self._delivered))
+            answer_with(self._call, response, sum(len(one.partitions) for one in response.responses))
 
     def _response(
         self, errors: AcknowledgeErrors, delivered: Sequence[DeliveredRecords]
     ) -> ShareFetchResponse:
         found = {one.key: one for one in delivered}
-        keys = [*found, *(key for key in errors if key not in found)]
+        keys = list(dict.fromkeys([*found, *errors, *self._always_answered()]))
         return ShareFetchResponse(
             acquisition_lock_timeout_ms=self._node.shares.lock_duration_ms(self._session.group_id),
             responses=[
@@ -121,19 +127,28 @@ class _Fetch:
             ],
         )
 
+    def _always_answered(self) -> Sequence[PartitionKey]:
+        """Return the partitions that the response has in any case: all of a new session."""
+        is_new = self._request.share_session_epoch == INITIAL_EPOCH and not self._request.is_renew_ack
+        return tuple(self._session.partitions) if is_new else ()
+
     def _partition_data(
         self, topic_id: TopicId, index: int, errors: AcknowledgeErrors, found: DeliveredRecords | None
     ) -> PartitionData:
+        error = errors.get((topic_id, index), ErrorCode.NONE)
         data = PartitionData(
             partition_index=index,
-            acknowledge_error_code=errors.get((topic_id, index), ErrorCode.NONE),
-            current_leader=LeaderIdAndEpoch(
-                leader_id=self._node.node_id, leader_epoch=self._node.topics.leader_epoch
-            ),
+            acknowledge_error_code=error,
+            acknowledge_error_message=acknowledge_message(error),
             records=b"",
         )
         if found is not None:
             data.error_code = found.error
+            if found.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                node = self._node
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=node.node_id, leader_epoch=node.topics.leader_epoch
+                )
             data.records = found.records
             data.acquired_records = [
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
@@ -153,6 +168,7 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
     error = check_member(request) or _check(request)
     if error:
         return ShareFetchResponse(error_code=error)
+    given = acknowledgements_of(request.topics)
     asked = session_request(
         call,
         request,
@@ -162,14 +178,14 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],
-        has_acknowledgements=bool(acknowledgements_of(request.topics)),
+        has_acknowledgements=bool(given),
     )
     session = node.shares.sessions.begin_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
     if request.share_session_epoch == INITIAL_EPOCH:
         end_with_connection(node, call)
-    _Fetch(node, call, request, session).begin()
+    _Fetch(node, call, request, session).begin(given)
     return None
 
 

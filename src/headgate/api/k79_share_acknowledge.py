@@ -11,7 +11,9 @@ from __future__ import annotations
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
+    acknowledge_message,
     acknowledged,
+    acknowledgements_of,
     answer_with,
     by_topic,
     check_member,
@@ -22,7 +24,6 @@ from headgate.core.share.fetching import AcknowledgeErrors
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.messages.share_acknowledge import (
-    LeaderIdAndEpoch,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -42,12 +43,12 @@ def handle(node: Node, call: Call, request: ShareAcknowledgeRequest) -> ShareAck
     def answer(errors: AcknowledgeErrors) -> None:
         answer_with(call, _response(node, session.group_id, errors), len(errors))
 
-    call.in_steps(acknowledged(node, request, session, call.guard(answer)), lambda nothing: None)
+    given = acknowledgements_of(request.topics)
+    call.in_steps(acknowledged(node, request, given, session, call.guard(answer)), lambda nothing: None)
     return None
 
 
 def _response(node: Node, group_id: GroupId, errors: AcknowledgeErrors) -> ShareAcknowledgeResponse:
-    leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=node.topics.leader_epoch)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=node.shares.lock_duration_ms(group_id),
         responses=[
@@ -57,7 +58,7 @@ def _response(node: Node, group_id: GroupId, errors: AcknowledgeErrors) -> Share
                     PartitionData(
                         partition_index=index,
                         error_code=errors[topic_id, index],
-                        current_leader=leader,
+                        error_message=acknowledge_message(errors[topic_id, index]),
                     )
                     for index in indexes
                 ],

@@ -2,6 +2,9 @@
 
 Everything known of their deliveries is forgotten. A group that does not exist is created. The group epoch
 rises and becomes the state epoch, so that what leaders still hold of the former states is fenced.
+
+Unlike in Kafka, the group may have members if all of these share-partitions are paused (KIP-1249). As long as
+members have records of them, the request is refused with REBALANCE_IN_PROGRESS, which admin clients retry.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Iterator
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
-from headgate.api.share_initialization import ask_group, initialize_states
+from headgate.api.share_initialization import NO_GROUP_ID, ask_group, initialize_states
 from headgate.core.share.membership.commands import AlterShareOffsets, Initialization, ShareGroupRefusal
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
@@ -21,6 +24,8 @@ from headgate.security.resources import Operation
 from headgate.wire.messages import alter_share_group_offsets as wire
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+
+_NOT_RELEASED = "Members still have records of paused partitions."
 
 _Response = wire.AlterShareGroupOffsetsResponse
 _Errors = dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]
@@ -34,7 +39,7 @@ def handle(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest) 
 def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> RequestSteps[_Response]:
     group_id = GroupId(request.group_id)
     if not group_id:
-        return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP_ID)
     starts: dict[tuple[TopicId, int], int] = {}
     found: dict[TopicId, tuple[TopicName, set[int]]] = {}
     for asked in request.topics:
@@ -50,6 +55,8 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     partitions = {
         topic_id: TopicPartitions(name, tuple(sorted(indexes))) for topic_id, (name, indexes) in found.items()
     }
+    if any(node.shares.is_being_released(group_id, key) for key in starts):
+        return _Response(error_code=ErrorCode.REBALANCE_IN_PROGRESS, error_message=_NOT_RELEASED)
     begun = yield from ask_group(node, group_id, AlterShareOffsets(group_id, partitions))
     match begun:
         case ShareGroupRefusal(error, message):

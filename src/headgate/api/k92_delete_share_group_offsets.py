@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
-from headgate.api.share_initialization import ask_group, delete_states
+from headgate.api.share_initialization import NO_GROUP_ID, ask_group, delete_states
 from headgate.core.share.membership.commands import DeleteShareOffsets, ShareGroupRefusal, StateRemoval
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
@@ -31,7 +31,7 @@ def handle(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest)
 def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> RequestSteps[_Response]:
     group_id = GroupId(request.group_id)
     if not group_id:
-        return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP_ID)
     names = [TopicName(topic.topic_name) for topic in request.topics]
     begun = yield from ask_group(node, group_id, DeleteShareOffsets(group_id, names))
     match begun:

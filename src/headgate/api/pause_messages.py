@@ -70,9 +70,14 @@ def change_pauses(
     assert isinstance(result, PauseResult)
     if result.error:
         return Outcome(result.error, result.message, [])
+    followed: Future[None] = Future()
+    node.shares.repaused(group_id, lambda: followed.set_result(None))
+    yield followed if not followed.done() else None
     for existing, states in zip(wanted, result.states, strict=True):
         for answer, state in zip(existing.answers, states, strict=True):
-            answer.state = state
+            key = existing.topic_id, answer.partition_index
+            is_held = state is PauseState.PAUSED and node.shares.is_being_released(group_id, key)
+            answer.state = PauseState.PAUSING if is_held else state
         if isinstance(command, PausePartitions) and states[0] is PauseState.NOT_PAUSED:
             for answer in existing.answers:  # the topic was deleted meanwhile
                 answer.error_code, answer.error_message = _UNKNOWN, _NO_TOPIC

@@ -82,6 +82,7 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
     verification = Verification.VERIFIED if version < _ADDS_SINCE else Verification.VERIFIED_VERSION_2
     unconfirmed: dict[TopicName, set[int]] = {}
     ends: dict[tuple[str, int], int] = {}
+    unreadable: PartitionErrors = {}
     producers: set[Producer] = set()
     for topic_data in request.topic_data:
         for data in topic_data.partition_data:
@@ -91,31 +92,36 @@ def verify(node: Node, request: ProduceRequest, version: int, find: Find) -> Req
             producer = Producer(*_PRODUCER.unpack_from(data.records, _PRODUCER_AT))
             producers.add(producer)
             partition = find(topic_data, data.index)
-            if partition is not None and not (yield from _is_open(partition, producer, ends)):
-                unconfirmed.setdefault(TopicName(partition.topic.name), set()).add(data.index)
+            if partition is None:
+                continue
+            try:
+                if not (yield from _is_open(partition, producer, ends)):
+                    unconfirmed.setdefault(TopicName(partition.topic.name), set()).add(data.index)
+            except OSError:  # an append may succeed later: nobody would end the transaction here
+                unreadable[partition.topic.name, data.index] = ErrorCode.KAFKA_STORAGE_ERROR
     partitions = {topic: frozenset(indexes) for topic, indexes in unconfirmed.items()}
     if len(producers) > 1:
-        errors = dict.fromkeys(ends, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        errors = dict.fromkeys(ends, ErrorCode.INVALID_PRODUCER_ID_MAPPING) | unreadable
         return Verified(verification, errors, ends, _SEVERAL_PRODUCERS)
     check = _check(node, version)
     if not partitions or check is None:
-        return Verified(verification, {}, ends)
+        return Verified(verification, unreadable, ends)
     assert request.transactional_id is not None
     (producer,) = producers
     errors = yield from check_partitions(node, request.transactional_id, producer, partitions, check)
-    return Verified(verification, errors, ends)
+    return Verified(verification, errors | unreadable, ends)
 
 
 def _is_open(
     partition: Partition, producer: Producer, ends: dict[tuple[str, int], int]
 ) -> RequestSteps[bool]:
-    """Return whether the producer's transaction is open in the partition, in this epoch, and note its end."""
+    """Return whether the producer's transaction is open in the partition, in this epoch, and note its end.
+
+    Raises OSError.
+    """
     yield from opened_aside(partition)
-    try:
-        ends[partition.topic.name, partition.index] = partition.log_end_offset
-        known = partition.open_transaction_of(producer.producer_id)
-    except OSError:
-        return True  # the append reports it
+    ends[partition.topic.name, partition.index] = partition.log_end_offset
+    known = partition.open_transaction_of(producer.producer_id)
     return known is not None and known.epoch == producer.epoch
 
 

@@ -61,6 +61,8 @@ from headgate.api import (
     k20004_describe_offset_history,
     k20005_describe_offset_expiry,
     k20006_list_expiring_groups,
+    k20007_describe_share_deliveries,
+    k20008_alter_share_deliveries,
 )
 from headgate.api.registration import Api
 
@@ -122,6 +124,8 @@ _APIS: tuple[Api, ...] = (
     k20004_describe_offset_history.API,
     k20005_describe_offset_expiry.API,
     k20006_list_expiring_groups.API,
+    k20007_describe_share_deliveries.API,
+    k20008_alter_share_deliveries.API,
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Node, RequestSteps
@@ -22,6 +23,8 @@ from headgate.core.share.membership.commands import (
 from headgate.core.share.state.commands import UNKNOWN_START, DeleteState, InitializeState, ShareKey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
+
+NO_GROUP_ID = "The group id is empty."
 
 _SUBMITTED_AT_ONCE = 200
 
@@ -90,12 +93,19 @@ def _each(
         take_at = gather(len(some), there.set_result)
         for at, place in enumerate(some):
             command = command_of(*place)
-            node.share_state.submit(command.key.name, command, take_at(at))
+            done = partial(_changed, node, group_id, place, take_at(at))
+            node.share_state.submit(command.key.name, command, done)
         yield there
-        for place, result in zip(some, there.result(), strict=True):
-            found[place] = _error_of(result)
-            node.shares.forget(group_id, place)
+        found |= {place: _error_of(result) for place, result in zip(some, there.result(), strict=True)}
     return found
+
+
+def _changed(
+    node: Node, group_id: GroupId, place: tuple[TopicId, int], take: Callable[[Any], None], result: Any
+) -> None:
+    """Forget what was delivered from the former state: at once, before anybody has read the new one."""
+    node.shares.forget(group_id, place)
+    take(result)
 
 
 def _error_of(result: Any) -> tuple[ErrorCode, str | None]:

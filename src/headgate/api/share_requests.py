@@ -17,8 +17,14 @@ from headgate.security.resources import Operation
 from headgate.wire.message import Message
 
 _LONGEST_MEMBER_ID: Final = 36
+_NOT_ACQUIRED: Final = "The member has not acquired all of these records, or not any more."
 _MANY: Final = 100
 """A response with more partitions takes some milliseconds to encode."""
+
+
+def acknowledge_message(error: ErrorCode) -> str | None:
+    """Return the explanation of an acknowledgement's error, if it needs one."""
+    return _NOT_ACQUIRED if error == ErrorCode.INVALID_RECORD_STATE else None
 
 
 def check_member(request: Any) -> ErrorCode:
@@ -52,12 +58,14 @@ def acknowledgements_of(topics: Sequence[Any]) -> Acknowledgements:
 
 
 def acknowledged(
-    node: Node, request: Any, session: ShareSession, on_done: Callable[[AcknowledgeErrors], None]
+    node: Node,
+    request: Any,
+    given: Acknowledgements,
+    session: ShareSession,
+    on_done: Callable[[AcknowledgeErrors], None],
 ) -> RequestSteps[None]:
-    """Acknowledge what the request says, and end the session if it is the last request, in steps."""
-    yield from node.shares.acknowledge(
-        session, acknowledgements_of(request.topics), is_renewing=request.is_renew_ack, on_done=on_done
-    )
+    """Acknowledge what the request says (`given`), and end the session if it is the last one, in steps."""
+    yield from node.shares.acknowledge(session, given, is_renewing=request.is_renew_ack, on_done=on_done)
     if request.share_session_epoch == FINAL_EPOCH:
         node.shares.close_session(session)
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.topic_names import why_invalid
 from headgate.security.resources import Operation
-from headgate.topics.names import is_internal, why_invalid
+from headgate.topics.names import is_internal
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic

@@ -6,7 +6,7 @@ A client of the first protocol has added the partition itself, which is verified
 * A fenced producer has INVALID_PRODUCER_EPOCH, as its client expects at this place.
 * A partition that was not added is TRANSACTION_ABORTABLE for clients that know it, else INVALID_TXN_STATE.
 * While the last transaction is being completed, a partition cannot be added. That takes a few milliseconds,
-  so it is tried again for a while; only then the client gets CONCURRENT_TRANSACTIONS.
+  for which the coordinator lets it wait; only then the client gets CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from headgate.core.transactions.commands import AddPartitions, VerifiedPartition
 from headgate.domain.errors import ErrorCode
 from headgate.records.transactions import Partitions
 
-PAUSES_MS: Final = (1, 2, 4, 8, 15, 20, 20, 30)
-"""Pauses before a partition is added again, together as long as Kafka's."""
 WITH_EPOCH_BUMP: Final = 2
 
 PartitionErrors = dict[tuple[str, int], ErrorCode]
@@ -47,7 +45,8 @@ def check_partitions(
     if is_bad_id(transactional_id):
         return _of_all(partitions, ErrorCode.INVALID_REQUEST)
     if check is Check.ADD:
-        error = yield from _added(node, transactional_id, producer, partitions)
+        add = AddPartitions(transactional_id, producer, partitions, WITH_EPOCH_BUMP, is_patient=True)
+        error: ErrorCode = yield from _asked(node, transactional_id, add)
         return _of_all(partitions, error)
     verify = VerifyPartitions(transactional_id, producer, partitions)
     result = yield from _asked(node, transactional_id, verify)
@@ -59,21 +58,6 @@ def check_partitions(
     return dict.fromkeys(
         result.missing, ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
     )
-
-
-def _added(
-    node: Node, transactional_id: str, producer: Producer, partitions: Partitions
-) -> RequestSteps[ErrorCode]:
-    add = AddPartitions(transactional_id, producer, partitions, WITH_EPOCH_BUMP)
-    for pause_ms in PAUSES_MS:
-        error: ErrorCode = yield from _asked(node, transactional_id, add)
-        if error != ErrorCode.CONCURRENT_TRANSACTIONS:
-            return error
-        pause: Future[None] = Future()
-        node.call_later(pause_ms, lambda pause=pause: pause.set_result(None))  # type: ignore[misc]
-        yield pause
-    error = yield from _asked(node, transactional_id, add)
-    return error
 
 
 def _asked(node: Node, transactional_id: str, command: AddPartitions | VerifyPartitions) -> RequestSteps[Any]:

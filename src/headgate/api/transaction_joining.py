@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.api.contract import Node
-from headgate.api.transaction_checks import PAUSES_MS, WITH_EPOCH_BUMP, Check
+from headgate.api.transaction_checks import WITH_EPOCH_BUMP, Check
 from headgate.api.transaction_messages import is_bad_id
 from headgate.core.contract import Producer
 from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
@@ -33,7 +33,7 @@ OnError = Callable[[ErrorCode], None]
 class JoinTransaction:
     """One question for one partition of `__consumer_offsets`; `on_error` gets NONE if it may be written."""
 
-    __slots__ = ("_attempts", "_check", "_id", "_index", "_node", "_on_error", "_producer")
+    __slots__ = ("_check", "_id", "_index", "_node", "_on_error", "_producer")
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class JoinTransaction:
         self._index = index
         self._check = check
         self._on_error = on_error
-        self._attempts = 0
 
     def ask(self) -> None:
         """Ask the coordinator."""
@@ -59,20 +58,11 @@ class JoinTransaction:
             return
         partitions = {GROUP_OFFSETS_TOPIC: frozenset({self._index})}
         if self._check is Check.ADD:
-            add = AddPartitions(self._id, self._producer, partitions, WITH_EPOCH_BUMP)
-            self._node.transactions.submit(self._id, add, self._added)
+            add = AddPartitions(self._id, self._producer, partitions, WITH_EPOCH_BUMP, is_patient=True)
+            self._node.transactions.submit(self._id, add, self._tell)
         else:
             verify = VerifyPartitions(self._id, self._producer, partitions)
             self._node.transactions.submit(self._id, verify, self._verified)
-
-    def _added(self, error: ErrorCode) -> None:
-        """Try again for a while if the last transaction is being completed."""
-        if error is ErrorCode.CONCURRENT_TRANSACTIONS and self._attempts < len(PAUSES_MS):
-            pause_ms = PAUSES_MS[self._attempts]
-            self._attempts += 1
-            self._node.call_later(pause_ms, self.ask)
-        else:
-            self._tell(error)
 
     def _verified(self, result: Any) -> None:
         if not isinstance(result, VerifiedPartitions):

@@ -10,7 +10,8 @@ from headgate.api.group_answers import error_of
 from headgate.core.contract import TransactionEnd
 from headgate.core.offsets.commands import EndTransaction
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from headgate.domain.settings import LONG_MAX
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition
 from headgate.topics.transactions import TransactionMarker
@@ -23,6 +24,7 @@ def write_marker(
 ) -> RequestSteps[None]:
     """Write the marker, and call `on_written` when it is durable, or with the error.
 
+    Where neither the partition nor the coordinator syncs what it writes, the page cache is sufficient.
     INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: it is of no producer, or of no epoch.
     UNKNOWN_TOPIC_OR_PARTITION: there is no such partition, or its topic was deleted. `transaction_version`:
     from 2 on the marker's epoch must be greater than that of the transaction.
@@ -51,7 +53,10 @@ def write_marker(
         is_gone = partition.topic.is_deleted
         on_written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else outcome.error)
         return
-    _when_durable(node, partition, on_written)
+    if _must_be_synced(node, partition):
+        _when_durable(node, partition, on_written)
+    else:
+        on_written(ErrorCode.NONE)
 
 
 def _write_to_group_shard(node: Node, index: int, end: TransactionEnd, on_written: OnWritten) -> None:
@@ -63,6 +68,15 @@ def _write_to_group_shard(node: Node, index: int, end: TransactionEnd, on_writte
         on_written(error_of(result))
 
     node.coordinator.submit_to(index, EndTransaction(end), answered)
+
+
+def _must_be_synced(node: Node, partition: Partition) -> bool:
+    """Return whether the marker could be lost while the coordinator remembers that it was written."""
+    policy = partition.topic.policy
+    if policy.is_durable or policy.flush_ms < LONG_MAX or partition.is_flush_due:
+        return True
+    states = node.topics.by_name(TRANSACTION_STATE_TOPIC)
+    return states is None or states.policy.is_durable
 
 
 def _when_durable(node: Node, partition: Partition, on_written: OnWritten) -> None:

@@ -42,6 +42,22 @@ class GroupExpired(NamedTuple):
     group_id: GroupId
 
 
+class GroupCreated(NamedTuple):
+    """A group was created: by its first member, or by a commit without members."""
+
+    group_id: GroupId
+    group_type: str
+
+
+class MemberJoined(NamedTuple):
+    """A member joined a group."""
+
+    group_id: GroupId
+    member_id: MemberId
+    client_id: str
+    client_host: str
+
+
 class RemovalReason(StrEnum):
     """Why a member was removed from its group."""
 
@@ -82,7 +98,15 @@ class GroupDeleted(NamedTuple):
     group_id: GroupId
 
 
-Event = OffsetsExpired | GroupExpired | MemberRemoved | GroupRebalanced | GroupDeleted
+Event = (
+    OffsetsExpired
+    | GroupExpired
+    | GroupCreated
+    | MemberJoined
+    | MemberRemoved
+    | GroupRebalanced
+    | GroupDeleted
+)
 
 
 class Events:

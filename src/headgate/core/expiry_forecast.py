@@ -2,13 +2,13 @@
 
 The sweep (`upkeep.py`) removes what is expired; it runs every `offsets.retention.check.interval.ms`, so an
 offset may outlive its time by that. A forecast of one group has every offset. A forecast of all groups
-without members has two times for each group: those of its first and its last offset. A pending offset holds
-the expiry of its partition until its transaction ends, which forecasts do not count.
+without members has two times for each group: those of its first and its last offset. A partition with a
+pending offset does not expire until the transaction ends, which nobody foresees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from headgate.core.groups import ONLY_COMMITTED, Groups, OnlyCommitted
 from headgate.core.kinds import GroupKind
 from headgate.core.offsets.expiry import Aging, GroupClock
 from headgate.core.offsets.held import held, held_from_now
+from headgate.core.offsets.pending import PendingOffsets
 from headgate.core.offsets.scanning import OffsetAges
 from headgate.core.offsets.snapshot import TopicAges
 from headgate.core.offsets.table import OffsetTable
@@ -80,12 +81,18 @@ ForecastSteps = Iterator[GroupForecast | None]
 class ExpiryForecasts:
     """The forecasts of one shard."""
 
-    __slots__ = ("_groups", "_offsets", "_paused", "_retentions")
+    __slots__ = ("_groups", "_offsets", "_paused", "_pending", "_retentions")
 
     def __init__(
-        self, offsets: OffsetTable, groups: Groups, paused: PausedGroups, retentions: Retentions
+        self,
+        offsets: OffsetTable,
+        pending: PendingOffsets,
+        groups: Groups,
+        paused: PausedGroups,
+        retentions: Retentions,
     ) -> None:
         self._offsets = offsets
+        self._pending = pending
         self._groups = groups
         self._paused = paused
         self._retentions = retentions
@@ -93,11 +100,13 @@ class ExpiryForecasts:
     def of_group(self, group_id: GroupId) -> ExpiryForecast | None:
         """Return the forecast of a group as of now; None if there is no such group."""
         kind = self._groups.find(group_id)
-        if kind is None:
-            return None
+        return None if kind is None else self._of_existing(group_id, kind)
+
+    def _of_existing(self, group_id: GroupId, kind: GroupKind | OnlyCommitted) -> ExpiryForecast:
         aging = self._aging(group_id, kind)
         ages = self._offsets.ages_by_topic(group_id)
-        return ExpiryForecast(aging, _expiries(aging, ages, kind.subscription_of(group_id)))
+        waiting = self._pending.of_group(group_id)
+        return ExpiryForecast(aging, _expiries(aging, ages, kind.subscription_of(group_id), waiting))
 
     def of_empty_groups(self) -> ForecastSteps:
         """Yield the forecasts of all groups without members that have offsets."""
@@ -111,10 +120,23 @@ class ExpiryForecasts:
         for kind in self._groups.kinds:
             for group_id in kind.group_ids():
                 seen.add(group_id)
-                yield self._of_group(group_id, kind, ages) if kind.is_empty(group_id) else None
+                if kind.is_empty(group_id):
+                    yield from self._of_empty_group(group_id, kind, ages)
+                yield None
         for group_id in self._offsets.group_ids():
             if group_id not in seen:
-                yield self._of_group(group_id, ONLY_COMMITTED, ages)
+                yield from self._of_empty_group(group_id, ONLY_COMMITTED, ages)
+
+    def _of_empty_group(
+        self, group_id: GroupId, kind: GroupKind | OnlyCommitted, ages: OffsetAges
+    ) -> Generator[GroupForecast | None, None, None]:
+        if not self._pending.has_group(group_id):
+            yield self._of_group(group_id, kind, ages)
+            return
+        forecast = self._of_existing(group_id, kind)
+        topics = yield from forecast.steps
+        if topics:
+            yield _summary(forecast.group, topics)
 
     def counting(self, untils: Sequence[Millis]) -> Generator[None, None, list[int]]:
         """Return for each time how many groups without members have an offset that expires by then, in
@@ -131,14 +153,18 @@ class ExpiryForecasts:
         for group_id, kind in self._not_only_committed():
             group = self._offsets.number_of(group_id)
             if group is not None and group < len(firsts):
-                forecast = None if kind is None else self._of_group(group_id, kind, ages)
-                firsts[group] = NEVER if forecast is None else forecast.first_at
+                firsts[group] = NEVER
+                for forecast in () if kind is None else self._of_empty_group(group_id, kind, ages):
+                    if forecast is None:
+                        yield
+                    else:
+                        firsts[group] = forecast.first_at
             yield
         return [int(np.count_nonzero(firsts <= until)) for until in untils]
 
     def _not_only_committed(self) -> Iterator[tuple[GroupId, GroupKind | OnlyCommitted | None]]:
         """Yield the groups whose offsets do not just age since their commits; None: it has members."""
-        for group_id in (*self._retentions.groups(), *self._paused.by_group):
+        for group_id in (*self._retentions.groups(), *self._paused.by_group, *self._pending.group_ids()):
             if self._offsets.has_group(group_id):
                 yield group_id, ONLY_COMMITTED
         for kind in self._groups.kinds:
@@ -182,16 +208,30 @@ def _expires_at(group: GroupAging, commit_timestamp: int) -> Millis:
     return Millis(min(since + group.retention_ms, NEVER))
 
 
+def _summary(group: GroupAging, topics: Sequence[TopicExpiry]) -> GroupForecast:
+    """Return the forecast of a group from those of its offsets."""
+    times = np.concatenate([one.expires_at for one in topics])
+    expiring = times[times < NEVER]
+    first_at = Millis(int(expiring.min())) if len(expiring) else NEVER
+    last_at = Millis(int(expiring.max())) if len(expiring) else NEVER
+    return GroupForecast(group, len(times), first_at, last_at)
+
+
 def _expiries(
     group: GroupAging,
     ages: Generator[None, None, list[TopicAges]],
     is_subscribed: Callable[[TopicName], bool],
+    waiting: Mapping[TopicName, set[int]],
 ) -> ExpirySteps:
-    """Return when each offset expires; those of topics with a subscribed member do not."""
+    """Return when each offset expires; those of topics with a subscribed member do not, nor those whose
+    partitions are `waiting` for the end of a transaction.
+    """
     found = []
     for topic, partitions, timestamps, own in (yield from ages):
         is_held = group.aging is Aging.HELD or is_subscribed(topic)
         expires_at = np.full(len(partitions), NEVER) if is_held else _times(group, timestamps, own)
+        if topic in waiting:
+            expires_at[np.isin(partitions, [*waiting[topic]])] = NEVER
         found.append(TopicExpiry(topic, partitions, expires_at))
     return found
 

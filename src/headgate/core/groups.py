@@ -164,17 +164,19 @@ class Groups:
         )
         return ListedGroups(found, listing if len(some) == LISTED_AT_ONCE else None)
 
-    def counting(self) -> Generator[None, None, Counter[str]]:
-        """Count the groups by state in small steps. Groups created or deleted meanwhile may be counted or
-        not.
+    def counting(self) -> Generator[None, None, tuple[Counter[str], Counter[str]]]:
+        """Count the groups and their members by the group's state, in small steps. Groups created or deleted
+        meanwhile may be counted or not.
         """
         counts: Counter[str] = Counter()
+        members: Counter[str] = Counter()
         with_offsets = 0
         for kind in self.kinds:
             for group_id in kind.group_ids():
                 if (group := kind.listed(group_id)) is not None:
                     counts[group.state] += 1
+                    members[group.state] += kind.member_count(group_id)
                     with_offsets += self._offsets.has_group(group_id)
                 yield
         counts["Empty"] += max(0, self._offsets.group_count - with_offsets)
-        return counts
+        return counts, members

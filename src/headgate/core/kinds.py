@@ -103,6 +103,10 @@ class GroupKind(Protocol):
         """Return a group's entry in a list of groups; None if it is not of this kind."""
         ...
 
+    def member_count(self, group_id: GroupId) -> int:
+        """Return the number of a group's members; 0 if it is not of this kind."""
+        ...
+
     def is_empty(self, group_id: GroupId) -> bool:
         """Return whether a group is of this kind and has no members: it may be deleted, and may expire."""
         ...

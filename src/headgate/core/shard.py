@@ -30,10 +30,10 @@ from headgate.core.commands import (
 from headgate.core.contract import Effects, Producer, Token, TransactionEnd
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
-from headgate.core.events import Events, GroupDeleted
+from headgate.core.events import Events, GroupCreated, GroupDeleted
 from headgate.core.expiry_forecast import ExpiryForecasts, ForecastSteps
 from headgate.core.group_deletion import GroupDeletions
-from headgate.core.groups import Groups
+from headgate.core.groups import ONLY_COMMITTED, Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
 from headgate.core.offsets import pending_image
@@ -113,7 +113,9 @@ class GroupShard:
         self.groups.consist_of(self._kinds)
         self.retentions = Retentions(settings)
         self._upkeep = Upkeep(context, self.offsets, self.pending, self.groups, self.retentions)
-        self._forecasts = ExpiryForecasts(self.offsets, self.groups, self.paused, self.retentions)
+        self._forecasts = ExpiryForecasts(
+            self.offsets, self.pending, self.groups, self.paused, self.retentions
+        )
         self._deletions = GroupDeletions(self.offsets, self.pending, self.groups, self._deadlines)
         pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
         self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
@@ -278,8 +280,8 @@ class GroupShard:
         """Numbers of expired offsets and groups since the shard was loaded."""
         return self._upkeep.counts
 
-    def counting_groups_by_state(self) -> Generator[None, None, Counter[str]]:
-        """Return the number of groups by the name of their state, in small steps."""
+    def counting_groups_by_state(self) -> Generator[None, None, tuple[Counter[str], Counter[str]]]:
+        """Return the numbers of groups and of their members by the state of the group, in small steps."""
         return self.groups.counting()
 
     # --- time ---
@@ -339,6 +341,9 @@ class GroupShard:
             return answer(token, refusal)
         effects = commit(command, self._system_time.at(now), self._metadata_limit, token)
         self.commit_counts.note_read(effects.records)
+        group_id = command.group_id
+        if effects.records and not self.offsets.has_group(group_id) and self.groups.find(group_id) is None:
+            self.events.report(GroupCreated(group_id, ONLY_COMMITTED.NAME))
         return effects
 
     def _commit_transactional(
@@ -346,7 +351,9 @@ class GroupShard:
     ) -> GroupEffects:
         error = self.transactions.producer_error(command.producer) or self._commit_error(command.asked, now)
         time = self._system_time.at(now)
-        return self.transactions.commit(command, error, time, self._metadata_limit, token)
+        effects = self.transactions.commit(command, error, time, self._metadata_limit, token)
+        self.commit_counts.transactional += bool(effects.records)
+        return effects
 
     def _commits(self, command: Commits, now: Millis, token: Token) -> GroupEffects:
         error_of = self._commit_error

@@ -33,6 +33,8 @@ _DYNAMIC = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "errors.deadletterqueue.auto.create.topics.enable",
+        "errors.deadletterqueue.topic.name.prefix",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.delete.retention.ms",

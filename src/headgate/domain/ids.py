@@ -6,7 +6,7 @@ A topic id is its 16 bytes as on the wire; `ZERO_TOPIC_ID` means "no id".
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType, Self
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -25,11 +25,19 @@ OFFSETS_HISTORY_TOPIC = TopicName("__consumer_offsets_history")
 """Records that compaction removed from `__consumer_offsets`, in the partition of the same number."""
 
 
-class TopicPartition(NamedTuple):
-    """One partition of a topic, identified by the topic's name."""
-
+class _TopicPartition(NamedTuple):
     topic: TopicName
     partition: int
+
+
+class TopicPartition(_TopicPartition):
+    """One partition of a topic, identified by the topic's name."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # Users make partitions of names that are plain strings.
+        def __new__(cls, topic: str, partition: int) -> Self: ...
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.domain.dead_letters import why_invalid_dead_letter_topic
 from headgate.domain.offset_reset import why_invalid_reset
 from headgate.domain.setting import INT_MAX, MINUTE_MS, Kind, Setting
 
@@ -164,6 +165,18 @@ SHARE_BROKER_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
     ),
     Setting(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        Kind.BOOLEAN,
+        False,
+        "Whether a dead-letter topic of a share group that does not exist is created when it is needed.",
+    ),
+    Setting(
+        "errors.deadletterqueue.topic.name.prefix",
+        Kind.STRING,
+        "dlq.",
+        "Prefix that the names of dead-letter topics need; empty: any name.",
+    ),
+    Setting(
         "share.coordinator.state.topic.num.partitions",
         Kind.INT,
         1,
@@ -272,5 +285,19 @@ SHARE_GROUP_SETTINGS: tuple[Setting, ...] = (
         Kind.BOOLEAN,
         True,
         "Whether consumers may renew the locks of records.",
+    ),
+    Setting(
+        "errors.deadletterqueue.topic.name",
+        Kind.STRING,
+        "",
+        "Topic that gets a dead letter of each record that is rejected or delivered as often as allowed; "
+        "empty: none.",
+        why_invalid=why_invalid_dead_letter_topic,
+    ),
+    Setting(
+        "errors.deadletterqueue.copy.record.enable",
+        Kind.BOOLEAN,
+        False,
+        "Whether dead letters have the key and the value of the record, and not only headers that name it.",
     ),
 )

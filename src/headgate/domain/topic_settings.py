@@ -198,6 +198,12 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         minimum=1,
         broker_name="log.roll.ms",
     ),
+    Setting(
+        "errors.deadletterqueue.group.enable",
+        Kind.BOOLEAN,
+        False,
+        "Whether share groups may use the topic as their dead-letter topic.",
+    ),
     *(
         Setting(name, kind, default, "Accepted because Kafka's tools send it; it has no effect.")
         for name, kind, default in _KAFKA_ONLY

@@ -2,7 +2,7 @@
 
 This module owns the log's start and end, how far it is durable, and whether it accepts appends. Rules:
 
-1. One thread owns a log. Only `SyncRequest.run` may run in another, while the owner goes on appending.
+1. One thread owns a log. Only `SyncRequest.run` may run in another, while the owner continues to append.
 2. Nothing is on disk before the first append. Descriptors need not stay open between calls.
 3. Appended batches are readable at once, and durable when a sync that began later is completed.
 4. A failed write is cut back at once. If that fails too, or a sync fails, the log accepts no appends until

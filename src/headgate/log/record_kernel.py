@@ -32,28 +32,14 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
         limit = end[batch]
         first = row
         for _ in range(count[batch]):
-            # The length of the record; a varint is zigzag-encoded, as are those below.
-            value = 0
-            shift = 0
-            while at < limit and shift <= _MOST_BITS:
-                octet = int(octets[at])
+            # The length of the record; a varint is zigzag-encoded, as are those below. Most have one byte.
+            value = int(octets[at])
+            if at < limit and value < 0x80:
                 at += 1
-                value |= (octet & 0x7F) << shift
-                shift += 7
-                if octet < 0x80:
-                    break
             else:
-                fault[batch] = ASTRAY
-                break
-            if value & 1 or at + (value >> 1) > limit:
-                fault[batch] = ASTRAY
-                break
-            stop = at + (value >> 1)
-            at += 1  # the attributes, which are not used
-            for field in range(5):
                 value = 0
                 shift = 0
-                while at < stop and shift <= _MOST_BITS:
+                while at < limit and shift <= _MOST_BITS:
                     octet = int(octets[at])
                     at += 1
                     value |= (octet & 0x7F) << shift
@@ -61,8 +47,30 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
                     if octet < 0x80:
                         break
                 else:
-                    fault[batch] = OVERRUN
+                    fault[batch] = ASTRAY
                     break
+            if value & 1 or at + (value >> 1) > limit:
+                fault[batch] = ASTRAY
+                break
+            stop = at + (value >> 1)
+            at += 1  # the attributes, which are not used
+            for field in range(5):
+                value = int(octets[at])
+                if at < stop and value < 0x80:
+                    at += 1
+                else:
+                    value = 0
+                    shift = 0
+                    while at < stop and shift <= _MOST_BITS:
+                        octet = int(octets[at])
+                        at += 1
+                        value |= (octet & 0x7F) << shift
+                        shift += 7
+                        if octet < 0x80:
+                            break
+                    else:
+                        fault[batch] = OVERRUN
+                        break
                 number = ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1)
                 if field == 2 or field == 3:
                     place = 2 * field - 2

@@ -168,7 +168,8 @@ def load(loading: Loading) -> Loaded:
         files.sync_directory(directory)
         files.sync_directory(directory.parent)
     if segments and segments[-1].next_offset < checkpoint.log_start_offset:
-        # DeleteRecords moved the start past the surviving records: the log is empty and goes on at its start.
+        # DeleteRecords moved the start past the surviving records: the log is empty, and continues at
+        # its start.
         for segment in segments:
             segment.remove()
         segments = []

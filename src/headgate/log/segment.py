@@ -87,7 +87,9 @@ class Segment(IndexedSegment):
         prefix = data if len(data) >= LENGTH_FIELD_END else self._pread(LENGTH_FIELD_END, position)
         size = batch_size(prefix, 0, position)
         if size > end - position:
-            raise CorruptBatch(f"a batch of {size} bytes stands at {position}, {end - position} are left")
+            raise CorruptBatch(
+                f"a batch of {size} bytes begins at {position}, where {end - position} are left"
+            )
         data = self._pread(size, position)
         self._check(data, position)
         return data

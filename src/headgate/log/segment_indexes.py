@@ -319,7 +319,7 @@ class IndexedSegment(SegmentFile):
         self.forget_batches()
         for position, header, _ in walk_batches(self.file(), 0, size):
             if not self.next_offset <= header.base_offset <= header.last_offset < end:
-                raise CorruptBatch(f"offset {header.base_offset} stands at {position}")
+                raise CorruptBatch(f"offset {header.base_offset} is at {position}")
             self.note(position, header.size, header.last_offset, header.max_timestamp)
 
     # Aborted transactions.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
 from headgate.log.segment import Segment
+from headgate.log.transaction_index import NO_TRANSACTIONS, ListedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,24 +128,24 @@ class Segments:
         for segment in self._segments:
             segment.aborted = None
 
-    def aborted(self, offset: int, size: int, limit: int) -> list[tuple[int, int]]:
-        """Return producer id and first offset of the aborted transactions with records in `size` bytes of
-        batches from the one with `offset` on, below `limit`; some after them may be included.
+    def aborted(self, offset: int, size: int, limit: int) -> ListedTransactions:
+        """Return the aborted transactions with records in `size` bytes of batches from the one with `offset`
+        on, below `limit`; some after them may be included.
 
         Raises OSError, CorruptBatch.
         """
         if not self.has_aborted:
-            return []
-        found: list[tuple[int, int]] = []
+            return NO_TRANSACTIONS
+        found: list[ListedTransactions] = []
         segments = self.reaching(offset)
         end = min(_end_of(segments, offset, size), limit)
         for segment in segments:
             if segment.aborted is not None:
                 some, is_complete = segment.aborted.find(offset, end)
-                found += some
+                found.append(some)
                 if is_complete:
                     break
-        return found
+        return ListedTransactions.together(found)
 
     def reaching(self, offset: int) -> list[Segment]:
         """Return the segment with `offset`, and all after it."""

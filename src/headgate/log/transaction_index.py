@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 import numpy as np
 from crc32c import crc32c
+from numpy.typing import NDArray
 
 from headgate.log.filesystem import FileSystem, read_file, write_fully
 
@@ -31,6 +32,17 @@ if TYPE_CHECKING:
 _ENTRY: Final = Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
+_ENTRIES: Final = np.dtype(
+    [
+        ("version", ">i2"),
+        ("producer_id", ">i8"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("stable_offset", ">i8"),
+    ]
+)
+"""The same as `_ENTRY`, for many at once."""
+Int64s = NDArray[np.int64]
 
 
 class AbortedTransaction(NamedTuple):
@@ -42,6 +54,56 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class ListedTransactions(Sequence[tuple[int, int]]):
+    """Aborted transactions as a fetch lists them, in columns: there may be hundreds of thousands.
+
+    A sequence of pairs: producer id and first offset.
+    """
+
+    __slots__ = ("first_offsets", "producer_ids")
+
+    def __init__(self, producer_ids: Int64s, first_offsets: Int64s) -> None:
+        self.producer_ids = producer_ids
+        self.first_offsets = first_offsets
+
+    @classmethod
+    def together(cls, parts: Sequence[ListedTransactions]) -> ListedTransactions:
+        """Return those of several segments."""
+        if len(parts) == 1:
+            return parts[0]
+        none = [np.empty(0, np.int64)]
+        return cls(
+            np.concatenate([one.producer_ids for one in parts] or none),
+            np.concatenate([one.first_offsets for one in parts] or none),
+        )
+
+    def __len__(self) -> int:
+        return len(self.first_offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.producer_ids.tolist(), self.first_offsets.tolist(), strict=True)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[int, int]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | list[tuple[int, int]]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return int(self.producer_ids[index]), int(self.first_offsets[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ListedTransactions({list(self)!r})"
+
+
+NO_TRANSACTIONS: Final = ListedTransactions.together(())
 
 
 class AbortedTransactions:
@@ -88,22 +150,28 @@ class AbortedTransactions:
         self._last_offsets.append(aborted.last_offset)
         self._stable_offsets.append(aborted.last_stable_offset)
 
-    def find(self, start: int, end: int) -> tuple[list[tuple[int, int]], bool]:
-        """Return producer id and first offset of each transaction with records from `start` to below `end`,
-        and whether no later segment can have more of them.
+    def find(self, start: int, end: int) -> tuple[ListedTransactions, bool]:
+        """Return the transactions with records from `start` to below `end`, and whether no later segment can
+        have more of them.
         """
         first = bisect_left(self._last_offsets, start)
         # After this entry no transaction was open that began before `end`.
         last = bisect_left(self._stable_offsets, end, first)
         is_complete = last < len(self)
-        first_offsets = np.frombuffer(self._first_offsets, np.int64)[first : last + 1]
-        found = (np.flatnonzero(first_offsets < end) + first).tolist()
-        del first_offsets  # An exported buffer cannot grow.
-        return [(self._producer_ids[at], self._first_offsets[at]) for at in found], is_complete
+        first_offsets = np.array(self._first_offsets[first : last + 1], np.int64)
+        producer_ids = np.array(self._producer_ids[first : last + 1], np.int64)
+        found = first_offsets < end
+        return ListedTransactions(producer_ids[found], first_offsets[found]), is_complete
 
     def to_bytes(self, start: int = 0) -> bytes:
         """Return the contents of the .txnindex file, from the entry at `start` on."""
-        return b"".join(_ENTRY.pack(_VERSION, *self[at]) for at in range(start, len(self)))
+        entries = np.empty(len(self) - start, _ENTRIES)
+        entries["version"] = _VERSION
+        entries["producer_id"] = np.array(self._producer_ids[start:], np.int64)
+        entries["first_offset"] = np.array(self._first_offsets[start:], np.int64)
+        entries["last_offset"] = np.array(self._last_offsets[start:], np.int64)
+        entries["stable_offset"] = np.array(self._stable_offsets[start:], np.int64)
+        return entries.tobytes()
 
     def save(self, files: FileSystem, path: Path) -> None:
         """Write the entries that are not in the file yet after those that are; nothing is synced. Raises

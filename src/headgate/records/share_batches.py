@@ -79,6 +79,10 @@ class StateBatches:
         parts = self.parts
         return parts[0] if len(parts) == 1 else np.concatenate([NO_ROWS, *parts])
 
+    def has_state(self, state: DeliveryState) -> bool:
+        """Return whether a batch has this state."""
+        return any((part[:, STATE] == state).any() for part in self.parts)
+
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 

@@ -1,6 +1,7 @@
 """The records of `__share_group_state` to and from bytes: key types 0 (snapshot) and 1 (update).
 
-The schemas are Kafka's; values have version 0, flexible. A tombstone has the key of a snapshot.
+The schemas are Kafka's; values have version 0, flexible. A tombstone has the key of a snapshot. One tagged
+field is ours, which Kafka skips: the `DeadLetterMark`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headgate.records.reader import Reader
 from headgate.records.share_batches import NO_BATCHES, BatchRows, StateBatches
 from headgate.records.share_state_model import (
     UNKNOWN_COUNT,
+    DeadLetterMark,
     ShareKey,
     ShareRecord,
     ShareSnapshot,
@@ -33,7 +35,9 @@ KEY_TYPES: Final = frozenset({SNAPSHOT, UPDATE})
 
 _VERSION: Final = 0
 _COUNT_TAG: Final = 0
+_DEAD_LETTERS_TAG: Final = 20_001
 _TOPIC_ID_BYTES: Final = 16
+_mark: Final = struct.Struct(">16siq")
 _snapshot_head: Final = struct.Struct(">hiiiq")
 _update_head: Final = struct.Struct(">hiiq")
 _times: Final = struct.Struct(">qq")
@@ -85,18 +89,21 @@ def _snapshot_value(record: ShareSnapshot) -> bytes:
         _VERSION, record.snapshot_epoch, record.state_epoch, record.leader_epoch, record.start_offset
     )
     times = _times.pack(record.created, record.written)
-    return head + times + _batches(record.batches) + _tags(record.delivery_complete_count)
+    return head + times + _batches(record.batches) + _tags(record)
 
 
 def _update_value(record: ShareUpdate) -> bytes:
     head = _update_head.pack(_VERSION, record.snapshot_epoch, record.leader_epoch, record.start_offset)
-    return head + _batches(record.batches) + _tags(record.delivery_complete_count)
+    return head + _batches(record.batches) + _tags(record)
 
 
-def _tags(delivery_complete_count: int) -> bytes:
-    if delivery_complete_count == UNKNOWN_COUNT:
-        return tagged_bytes({})
-    return tagged_bytes({_COUNT_TAG: int32_bytes(delivery_complete_count)})
+def _tags(record: ShareSnapshot | ShareUpdate) -> bytes:
+    fields: dict[int, bytes] = {}
+    if record.delivery_complete_count != UNKNOWN_COUNT:
+        fields[_COUNT_TAG] = int32_bytes(record.delivery_complete_count)
+    if record.dead_letters is not None:
+        fields[_DEAD_LETTERS_TAG] = _mark.pack(*record.dead_letters)
+    return tagged_bytes(fields)
 
 
 def _batches(batches: StateBatches) -> bytes:
@@ -114,7 +121,7 @@ def _read_snapshot(key: ShareKey, value: bytes) -> ShareSnapshot:
     snapshot_epoch, state_epoch, leader_epoch = reader.int32(), reader.int32(), reader.int32()
     start_offset, created, written = reader.int64(), reader.int64(), reader.int64()
     batches = _read_batches(reader)
-    count = _read_count(reader.tagged_fields())
+    fields = reader.tagged_fields()
     reader.finish()
     return ShareSnapshot(
         key=key,
@@ -122,10 +129,11 @@ def _read_snapshot(key: ShareKey, value: bytes) -> ShareSnapshot:
         state_epoch=state_epoch,
         leader_epoch=leader_epoch,
         start_offset=start_offset,
-        delivery_complete_count=count,
+        delivery_complete_count=_read_count(fields),
         created=Millis(created),
         written=Millis(written),
         batches=batches,
+        dead_letters=_read_mark(fields),
     )
 
 
@@ -133,15 +141,16 @@ def _read_update(key: ShareKey, value: bytes) -> ShareUpdate:
     reader = _reader(value, "share update")
     snapshot_epoch, leader_epoch, start_offset = reader.int32(), reader.int32(), reader.int64()
     batches = _read_batches(reader)
-    count = _read_count(reader.tagged_fields())
+    fields = reader.tagged_fields()
     reader.finish()
     return ShareUpdate(
         key=key,
         snapshot_epoch=snapshot_epoch,
         leader_epoch=leader_epoch,
         start_offset=start_offset,
-        delivery_complete_count=count,
+        delivery_complete_count=_read_count(fields),
         batches=batches,
+        dead_letters=_read_mark(fields),
     )
 
 
@@ -160,6 +169,15 @@ def _read_count(fields: Mapping[int, bytes]) -> int:
     count = reader.int32()
     reader.finish()
     return count
+
+
+def _read_mark(fields: Mapping[int, bytes]) -> DeadLetterMark | None:
+    if _DEAD_LETTERS_TAG not in fields:
+        return None
+    reader = Reader(fields[_DEAD_LETTERS_TAG], "mark of dead letters")
+    mark = DeadLetterMark(TopicId(reader.take(_TOPIC_ID_BYTES)), reader.int32(), reader.int64())
+    reader.finish()
+    return mark
 
 
 def _read_batches(reader: Reader) -> StateBatches:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from headgate.domain.ids import GroupId, Millis, TopicId
 from headgate.records.share_batches import NO_BATCHES, StateBatches
@@ -39,6 +39,18 @@ def uuid_text(topic_id: TopicId) -> str:
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+class DeadLetterMark(NamedTuple):
+    """From where on the dead letters may be that were written last (KIP-1191), or about to be written.
+
+    Those of all offsets whose state is ARCHIVING are there, or nowhere.
+    """
+
+    topic_id: TopicId
+    """The dead-letter topic."""
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSnapshot:
     """The whole state of a share-partition."""
@@ -55,6 +67,7 @@ class ShareSnapshot:
     written: Millis
     """When this snapshot was made, system time."""
     batches: StateBatches = NO_BATCHES
+    dead_letters: DeadLetterMark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,8 @@ class ShareUpdate:
     """`UNCHANGED` leaves the start offset."""
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: StateBatches = NO_BATCHES
+    dead_letters: DeadLetterMark | None = None
+    """None leaves the mark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Quarantine:
         return True
 
     def blame(self, key: Hashable) -> float:
-        """Refuse a key from now on. Return for how many seconds. None stands for an unknown key."""
+        """Refuse a key from now on. Return for how many seconds. None means an unknown key."""
         if key is None:
             self.over_at = max(self.over_at, self._seconds() + FIRST_SECONDS)
             return 0.0

@@ -124,6 +124,7 @@ class ShardRuntime(Generic[ShardT]):
         self._reloading = Reloading(self._reload, self._trouble)
         self._start: ShardStart[ShardT] | None = None
         """The last load that began."""
+        self._is_closed = False
         self.shard = self._new_shard()
         self._forget()
 
@@ -181,6 +182,9 @@ class ShardRuntime(Generic[ShardT]):
         """
         if self._state is not State.ACTIVE:
             on_reply(_ERRORS[self._state])
+            return
+        if self._is_closed:
+            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         if self.quarantine.over_at and self.quarantine.holds(key):
             on_reply(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -397,7 +401,8 @@ class ShardRuntime(Generic[ShardT]):
         self.shard.handle(SystemTimeMoved(ahead_ms), now)
 
     def _arm_timer(self) -> None:
-        self._timer.arm(self.shard.next_deadline())
+        if not self._is_closed:
+            self._timer.arm(self.shard.next_deadline())
 
     def _on_timer(self, deadline: Millis) -> None:
         """Run the due timers, one Tick after the other, for the length of a slice."""
@@ -450,7 +455,7 @@ class ShardRuntime(Generic[ShardT]):
         except Exception:
             if self._start is start:
                 raise
-        if self._start is not start or self.is_fenced:
+        if self._start is not start or self.is_fenced or self._is_closed:
             return
         self.shard = start.shard
         self._position = self._written_position = self._held.visible_position = start.position
@@ -512,7 +517,10 @@ class ShardRuntime(Generic[ShardT]):
             raise
 
     def close(self) -> None:
-        """Write the decided records, and stop the timer and repeated loading."""
+        """Write the decided records, and stop the timer and repeated loading. Later commands are refused: a
+        record written after the stop would be torn in a log that is marked as closed cleanly.
+        """
+        self._is_closed = True
         if self._position > self._written_position and self._state is State.ACTIVE:
             self._write()
         self.log.release()

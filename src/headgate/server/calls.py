@@ -20,6 +20,7 @@ from headgate.security.principal import Principal
 from headgate.server.metrics import Metrics
 from headgate.wire.framing import response_frame
 from headgate.wire.message import Message
+from headgate.wire.pieces import Frames, joined
 from headgate.wire.reading import Reader
 
 ResultT = TypeVar("ResultT")
@@ -76,7 +77,7 @@ class Client(Protocol):
         """Send all queued responses in one write."""
         ...
 
-    def write(self, frames: bytes | bytearray) -> None:
+    def write(self, frames: Frames) -> None:
         """Send encoded responses whose predecessors were sent."""
         ...
 
@@ -113,7 +114,7 @@ class Line:
         self.when_closed: dict[str, Callable[[], None]] = {}
         """What to do when the connection is lost, by name."""
         """Actions of pending requests, called if the connection is lost before the answer."""
-        self.outgoing: list[bytes | bytearray] = []
+        self.outgoing: list[Frames] = []
         self.unsent_bytes = 0
         """Bytes of responses that are ready and not yet passed to the transport."""
 
@@ -123,7 +124,7 @@ class Line:
         self.waiting.append(call)
         return call
 
-    def answer_only(self, frame: bytes | bytearray) -> bool:
+    def answer_only(self, frame: Frames) -> bool:
         """Send the response of the only pending call. Return False, and do nothing, if there are others."""
         if len(self.waiting) != 1 or self.outgoing:
             return False
@@ -131,7 +132,7 @@ class Line:
         self.client.write(frame)
         return True
 
-    def answered(self, call: PendingCall, frame: bytes | bytearray) -> None:
+    def answered(self, call: PendingCall, frame: Frames) -> None:
         """Store the response of a call. It is sent after the responses before it."""
         call.is_done = True
         call.frame = frame
@@ -146,10 +147,10 @@ class Line:
             outgoing.append(waiting.popleft().frame)
         return is_first and bool(outgoing)
 
-    def take_outgoing(self) -> bytes | bytearray:
-        """Return all queued responses, at least one, as one piece of bytes, and empty the queue."""
+    def take_outgoing(self) -> Frames:
+        """Return all queued responses, at least one, and empty the queue."""
         outgoing = self.outgoing
-        frames = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        frames = outgoing[0] if len(outgoing) == 1 else joined(outgoing)
         outgoing.clear()
         self.unsent_bytes -= len(frames)
         return frames
@@ -171,7 +172,7 @@ class PendingCall:
 
     __slots__ = ("correlation_id", "frame", "is_done", "line", "prepared", "route", "started")
 
-    frame: bytes | bytearray
+    frame: Frames
 
     def __init__(self, line: Line, route: Route, correlation_id: int) -> None:
         self.line = line
@@ -238,7 +239,7 @@ class PendingCall:
         """Make, encode and send the response in a thread; see `headgate.api.contract.Call`."""
         self.line.client.make_aside(self, make)
 
-    def frame_of(self, response: Message) -> bytes:
+    def frame_of(self, response: Message) -> Frames:
         """Encode the response, with its length and header."""
         route = self.route
         return response_frame(self.correlation_id, route.api.key, route.api_version, response)
@@ -296,7 +297,7 @@ class PendingCall:
         if not self.is_done and self in self.line.waiting:
             self.line.client.refuse(f"an unexpected failure of ours in {self.route.api.name}")
 
-    def answer_frame(self, frame: bytes | bytearray) -> None:
+    def answer_frame(self, frame: Frames) -> None:
         """Send an encoded response, including its length and correlation id. Call it once."""
         if self.is_done:
             raise RuntimeError(f"a second answer to one {self.route.api.name} request")

@@ -39,6 +39,7 @@ from headgate.server.served import Served
 from headgate.wire.errors import WireError
 from headgate.wire.framing import FrameReader
 from headgate.wire.message import Message
+from headgate.wire.pieces import Frames, LongFrame
 
 logger = logging.getLogger(__name__)
 
@@ -459,10 +460,13 @@ class Connection(asyncio.Protocol, Client):
         if self.line.outgoing:
             self.write(self.line.take_outgoing())
 
-    def write(self, frames: bytes | bytearray) -> None:
+    def write(self, frames: Frames) -> None:
         """Send encoded responses whose predecessors were sent."""
         if self._transport is not None:
-            self._transport.write(frames)
+            if isinstance(frames, LongFrame):
+                self._transport.writelines(frames.pieces)
+            else:
+                self._transport.write(frames)
         if self._is_read_paused:
             if self._is_write_paused:
                 self._responses.note(self)

@@ -11,17 +11,23 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.core.events import (
     Event,
+    GroupCreated,
     GroupDeleted,
     GroupExpired,
     GroupRebalanced,
+    MemberJoined,
     MemberRemoved,
     OffsetsExpired,
     RemovalReason,
 )
+from headgate.domain.ids import GroupId
 from headgate.runtime.gauges import counter
 from headgate.server.metrics import Histogram
 
 logger = logging.getLogger(__name__)
+
+MOST_CHANGED_GROUPS = 10_000
+"""Groups whose changes are remembered until they rebalance: some never do."""
 
 
 class EventLog:
@@ -31,19 +37,23 @@ class EventLog:
         self._waits = Histogram()
         self._rebalances: Counter[str] = Counter()
         self._removed: Counter[RemovalReason] = Counter()
+        self._changes: dict[GroupId, Counter[str]] = {}
+        """What happened to the members of groups since their last rebalance."""
 
     def take(self, event: Event) -> None:
         """Log and count one event."""
         match event:
-            case GroupRebalanced(group_id, epoch, member_count, duration_ms):
-                self._rebalances["consumer" if duration_ms is None else "classic"] += 1
-                fields: dict[str, object] = {"group": group_id, "epoch": epoch, "members": member_count}
-                if duration_ms is not None:
-                    self._waits.observe(duration_ms / 1000)
-                    fields["waited_ms"] = duration_ms
-                logger.info("group rebalanced", extra=fields)
+            case GroupCreated(group_id, group_type):
+                logger.info("group created", extra={"group": group_id, "type": group_type})
+            case MemberJoined(group_id, member_id, client_id, client_host):
+                self._note(group_id, "joined")
+                fields: dict[str, object] = {"group": group_id, "member": member_id}
+                logger.info("member joined", extra={**fields, "client": client_id, "host": client_host})
+            case GroupRebalanced():
+                self._rebalanced(event)
             case MemberRemoved(group_id, member_id, reason):
                 self._removed[reason] += 1
+                self._note(group_id, str(reason))
                 fields = {"group": group_id, "member": member_id, "reason": str(reason)}
                 level = logging.INFO if reason is RemovalReason.LEFT else logging.WARNING
                 logger.log(level, "member removed", extra=fields)
@@ -54,6 +64,25 @@ class EventLog:
                 logger.info("group removed", extra={"group": group_id, "reason": "its last offset expired"})
             case GroupDeleted(group_id):
                 logger.info("group removed", extra={"group": group_id, "reason": "deleted by request"})
+
+    def _note(self, group_id: GroupId, what: str) -> None:
+        """Note a change of a group's members, for the reason of its next rebalance."""
+        if group_id not in self._changes and len(self._changes) >= MOST_CHANGED_GROUPS:
+            self._changes.pop(next(iter(self._changes)))
+        self._changes.setdefault(group_id, Counter())[what] += 1
+
+    def _rebalanced(self, event: GroupRebalanced) -> None:
+        self._rebalances["consumer" if event.duration_ms is None else "classic"] += 1
+        fields: dict[str, object] = {
+            "group": event.group_id,
+            "epoch": event.epoch,
+            "members": event.member_count,
+            "reason": _reason(self._changes.pop(event.group_id, Counter())),
+        }
+        if event.duration_ms is not None:
+            self._waits.observe(event.duration_ms / 1000)
+            fields["waited_ms"] = event.duration_ms
+        logger.info("group rebalanced", extra=fields)
 
     def gauges(self) -> Iterator[Metric]:
         """Yield the counters."""
@@ -74,3 +103,9 @@ class EventLog:
             [((reason,), self._removed[reason]) for reason in RemovalReason],
             ("reason",),
         )
+
+
+def _reason(changes: Counter[str]) -> str:
+    """Return why a group rebalanced: what happened to its members since the last time."""
+    told = [f"{count} {what}" for what, count in sorted(changes.items())]
+    return ", ".join(told) or "subscriptions, topics or pauses changed"

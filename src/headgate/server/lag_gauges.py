@@ -16,12 +16,13 @@ from typing import Final
 import numpy as np
 from prometheus_client.metrics_core import Metric
 
-from headgate.core.offsets.lags import UNKNOWN, GroupLag, LagScan, PartitionLag, TopicEnds
+from headgate.core.offsets.lags import UNKNOWN, Ends, GroupLag, LagScan, PartitionLag, TopicEnds
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.runtime.gauges import gauge
+from headgate.server.lag_times import LagTimes
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
@@ -29,6 +30,7 @@ from headgate.topics.topics import Topics
 MOST_OPENED: Final = 64
 """Logs that are opened after a scrape, because their ends are wanted and not known."""
 _PARTITIONS_A_STEP: Final = 500
+_AGES_A_STEP: Final = 50
 
 
 class LagGauges:
@@ -41,14 +43,16 @@ class LagGauges:
         self._topics = topics
         self._settings = settings
         self._open_soon = open_soon
+        self._times = LagTimes()
 
-    def gauges(self, shards: Sequence[GroupShard]) -> Iterator[Metric | None]:
-        """Yield the metrics of lag, and None where a slice may end."""
+    def gauges(self, shards: Sequence[GroupShard], now: Millis) -> Iterator[Metric | None]:
+        """Yield the metrics of lag, and None where a slice may end. `now` is steady time, in ms."""
         most: int = self._settings["headgate.metrics.groups"]
         if not most:
             return
         to_open: list[Partition] = []
         ends = yield from self._ends_of_all(to_open)
+        self._times.note(now, ends, self._settings["headgate.metrics.partitions"])
         with ExitStack() as held:
             scans: dict[int, LagScan] = {}
             found: list[tuple[GroupLag, int]] = []
@@ -60,10 +64,35 @@ class LagGauges:
             shown = _largest(found, most)
             yield from _of_groups([lag for lag, _ in shown], len(found) - len(shown))
             yield None
-            yield from self._of_partitions([(lag, scans[number]) for lag, number in shown])
+            rows = yield from self._of_partitions([(lag, scans[number]) for lag, number in shown])
+        yield from self._in_seconds(rows, ends, now)
         self._open_soon(to_open)
 
-    def _of_partitions(self, groups: Sequence[tuple[GroupLag, LagScan]]) -> Iterator[Metric | None]:
+    def _in_seconds(
+        self, rows: Sequence[tuple[GroupId, PartitionLag]], ends: Ends, now: Millis
+    ) -> Iterator[Metric | None]:
+        """Yield for how long the oldest record of each group has waited, over the partitions in `rows`."""
+        ages: dict[GroupId, int] = {}
+        for number, (group_id, one) in enumerate(rows):
+            age_ms = 0
+            if one.lag and one.partition < len(ends[one.topic].ends):
+                offset = int(ends[one.topic].ends[one.partition]) - one.lag
+                age_ms = self._times.age_ms(one.topic, one.partition, offset, now)
+            ages[group_id] = max(ages.get(group_id, 0), age_ms)
+            if number % _AGES_A_STEP == _AGES_A_STEP - 1:
+                yield None
+        yield gauge(
+            "headgate_group_lag_seconds",
+            "Time since the oldest record after the committed offsets of a group was appended, estimated "
+            "from the ends of the logs at past scrapes.",
+            [((group_id,), age_ms / 1000) for group_id, age_ms in ages.items()],
+            ("group",),
+        )
+
+    def _of_partitions(
+        self, groups: Sequence[tuple[GroupLag, LagScan]]
+    ) -> Generator[Metric | None, None, list[tuple[GroupId, PartitionLag]]]:
+        """Yield the lag by topic and by partition. Return the lags of the partitions."""
         left: int = self._settings["headgate.metrics.partitions"]
         by_topic: Counter[tuple[str, str]] = Counter()
         rows: list[tuple[GroupId, PartitionLag]] = []
@@ -92,6 +121,7 @@ class LagGauges:
             if number % _PARTITIONS_A_STEP == 0:
                 yield None
         yield family
+        return rows
 
     def _ends_of_all(self, to_open: list[Partition]) -> Generator[None, None, dict[TopicName, TopicEnds]]:
         """Return the ends of all topics but the internal ones; add up to `MOST_OPENED` logs to open."""

@@ -4,6 +4,9 @@ The C library takes large blocks directly from the system and returns each one w
 threshold is dynamic: each freed large block raises it, and larger blocks then go into a heap that shrinks
 only from its end. The columns of a large table that grow, shrink and are rebuilt then leave holes of many
 megabytes. So the threshold is fixed once the server has started, when large blocks are rare.
+
+It is above the size of what is read for one partition of a fetch (a megabyte by default): a block from the
+system is new pages, zeroed and mapped one by one, which took more time than reading records into it.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ import ctypes
 import gc
 from contextlib import suppress
 
+_M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_LARGE_BLOCK_BYTES = 256 * 1024
+_LARGE_BLOCK_BYTES = 1280 * 1024
+_MOST_FREE_BYTES = 16 * 1024 * 1024
+"""Free memory at the heap's end that is kept for the next blocks."""
 
 
 def give_back_large_blocks() -> None:
@@ -21,6 +27,7 @@ def give_back_large_blocks() -> None:
     with suppress(AttributeError, OSError):  # other C libraries lack both functions
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _MOST_FREE_BYTES)
         library.malloc_trim(0)
 
 

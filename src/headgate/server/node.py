@@ -39,6 +39,7 @@ from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.event_log import EventLog
 from headgate.server.expiry_gauges import expiry_gauges
+from headgate.server.group_gauges import group_gauges
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.lag_gauges import LagGauges
@@ -47,8 +48,9 @@ from headgate.server.pause_gauges import pause_gauges
 from headgate.server.request_work import RequestWork
 from headgate.server.share_state import ShareStates
 from headgate.server.shares.delivery import ShareDelivery
+from headgate.server.shares.group_gauges import share_group_gauges
 from headgate.server.topic_log import log_changes_of
-from headgate.server.transaction_gauges import transaction_gauges
+from headgate.server.transaction_gauges import coordinator_gauges, hanging_gauge, transaction_gauges
 from headgate.server.transactions import MarkerWriter
 from headgate.shards.groups import group_shards
 from headgate.shards.share_state import share_state_shards
@@ -93,6 +95,7 @@ class BrokerNode:
         self.cluster_id = cluster_id(files, self.topics, clock.system_time())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
+        self.topics.use_thread(self._batch_checks)
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self._coordinators: list[Coordinator[Any]] = []
@@ -133,6 +136,8 @@ class BrokerNode:
         self.history.open(open_topic(self._groups, self.topics, self.system_time()))
         self._surroundings.keep_telling(self.coordinator)
         self._share_states.start(self.share_state)
+        for shard in self.share_state.shards():
+            self.shares.resume(shard.states)
         self._markers = MarkerWriter(self, self.transactions, self.request_work)
         await self._markers.start()
         OffsetErasure(self.topics, self.coordinator, self.call_later).start()
@@ -203,15 +208,7 @@ class BrokerNode:
     def gauges(self) -> Iterator[Metric | None]:
         """Yield the gauges of this node for the metrics, and None where a slice may end."""
         shards = self.coordinator.shards()
-        states: Counter[str] = Counter()
-        for shard in shards:
-            states.update((yield from shard.counting_groups_by_state()))
-        yield gauge(
-            "headgate_groups",
-            "Groups by state.",
-            [((state,), count) for state, count in sorted(states.items())],
-            ("state",),
-        )
+        yield from group_gauges(shards)
         yield gauge(
             "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
         )
@@ -228,10 +225,18 @@ class BrokerNode:
         yield from expiry_gauges(shards, self.system_time())
         yield from pause_gauges([shard.paused for shard in shards], self.system_time())
         yield from self.shares.gauges()
-        yield from transaction_gauges(self.topics.in_transaction, self.system_time())
+        yield from share_group_gauges(shards)
+        yield from self._transaction_gauges()
         yield from log_gauges(self.topics.all(), self.settings["headgate.metrics.topics"])
         yield from self._checkpoints.gauges()
-        yield from self._lags.gauges(shards)
+        yield from self._lags.gauges(shards, self.steady_time())
+
+    def _transaction_gauges(self) -> Iterator[Metric | None]:
+        shards = self.transactions.shards()
+        if len(shards) == self.transactions.shard_count:
+            yield from coordinator_gauges(shards, self._markers.ended)
+            yield from hanging_gauge(self.topics.in_transaction, shards)
+        yield from transaction_gauges(self.topics.in_transaction, self.system_time())
 
     def not_ready(self) -> Iterator[str]:
         """Yield why this node cannot serve every request now."""

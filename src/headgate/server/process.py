@@ -27,6 +27,7 @@ from headgate.server.node import BrokerNode
 from headgate.server.process_gauges import Build, process_gauges
 from headgate.server.scraping import metrics_server
 from headgate.topics.catalogue import CatalogueCorrupt
+from headgate.topics.unfinished_import import refuse_unfinished_import
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ Address = tuple[str, int]
 
 LOCK_NAME = ".lock"
 LOOK_AFTER_DIRECTORY_SECONDS = 1.0
+LOOK_AFTER_PARENT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class ServeOptions:
     metrics_listen: Address | None
     settings: Settings
     with_parent: bool
-    """Whether to stop when standard input is closed."""
+    """Whether to stop when standard input is closed, or the parent process is gone."""
     log_levels: log_lines.LogLevels
     log_as_json: bool
     build: Build
@@ -69,6 +71,7 @@ def run_server(options: ServeOptions) -> None:
     except BlockingIOError:
         raise OSError(f"{options.data_dir} is in use by another headgate process") from None
     try:
+        refuse_unfinished_import(filesystem, options.data_dir)
         uvloop.run(_serve(options, filesystem, lock))
     except CatalogueCorrupt as problem:
         raise OSError(f"{options.data_dir}: {problem}") from None
@@ -104,6 +107,8 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     listener = Listener(node)
     listener.metrics.add_gauges(process_gauges(options.build))
     async with contextlib.AsyncExitStack() as stack:
+        if options.with_parent:
+            stack.callback(loop.create_task(_stop_without_parent(stop)).cancel)
         try:
             served = metrics_server(options.metrics_listen, listener.metrics, node.not_ready)
             await stack.enter_async_context(served)
@@ -232,6 +237,15 @@ async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:
     with contextlib.suppress(asyncio.CancelledError):
         await starting
     return False
+
+
+async def _stop_without_parent(stop: asyncio.Event) -> None:
+    """Stop when the parent is gone. Its end closes standard input, unless a child of it has a copy."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(LOOK_AFTER_PARENT_SECONDS)
+    logger.info("the parent process is gone")
+    stop.set()
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:

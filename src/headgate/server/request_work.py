@@ -26,6 +26,7 @@ from headgate.runtime.loop_watch import LoopWatch, Step
 if TYPE_CHECKING:
     from headgate.server.calls import PendingCall
     from headgate.wire.message import Message
+from headgate.wire.pieces import Frames
 
 ResultT = TypeVar("ResultT")
 Answer = Callable[[], None]
@@ -45,9 +46,9 @@ def reading(call: PendingCall, frame: bytes) -> RequestSteps[Any]:
     return read[0]
 
 
-def making(call: PendingCall, make: Callable[[], Message]) -> RequestSteps[bytes | bytearray]:
+def making(call: PendingCall, make: Callable[[], Message]) -> RequestSteps[Frames]:
     """Make and encode a response in a thread. Return its frame."""
-    frames: list[bytes] = []
+    frames: list[Frames] = []
     yield lambda: frames.append(call.frame_of(make()))
     return frames[0]
 
@@ -69,7 +70,7 @@ def answering(call: PendingCall, steps: RequestSteps[Message]) -> RequestSteps[A
         response: Message = stop.value
     if count <= MOST_WRITTEN_AT_ONCE:
         return partial(call.answer, response)
-    frames: list[bytes] = []
+    frames: list[Frames] = []
     yield lambda: frames.append(call.frame_of(response))
     return partial(call.answer_frame, frames[0])
 

@@ -71,6 +71,8 @@ class MarkerWriter:
         self._node = node
         self._coordinator = coordinator
         self._work = request_work
+        self.ended = {True: 0, False: 0}
+        """Number of transactions carried through, by whether they were committed."""
         self._in_hand: dict[str, _Transaction] = {}
         self._pausing = 0
         """Number of them that wait for their next attempt."""
@@ -197,6 +199,7 @@ class MarkerWriter:
         if error not in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
             self.try_again(transaction, partial(self.complete, transaction))
             return
+        self.ended[transaction.prepared.end.is_committed] += 1
         del self._in_hand[transaction.prepared.transactional_id]
         self._settle(transaction.prepared.transactional_id)
         if transaction.next is not None:

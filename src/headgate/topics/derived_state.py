@@ -1,14 +1,17 @@
 """The state derived from a partition's log: leader epochs, transactions, and the state of producers.
 
-Epochs and producers have a small file beside the segments (`partition_files`). The producers are loaded when
-first needed, from their snapshot and the records after it; the transactions when the log is opened, and again
-after it was recovered. Epoch 0 needs no file: a log without the file has epoch 0.
+Epochs and producers have a small file beside the segments (`partition_files`). Producers and transactions are
+loaded when the log is opened, from their snapshot and the records after it, and again when they are needed
+after a recovery. Epoch 0 needs no file: a log without the file has epoch 0.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -28,9 +31,12 @@ from headgate.topics.partition_topic import PartitionTopic
 from headgate.topics.producers import Producers, ProducerState, RememberedBatch
 from headgate.topics.snapshot import Snapshot, snapshot_of
 from headgate.topics.transaction_loading import load_transactions
-from headgate.topics.transactions import TransactionMarker, Transactions, Verification
+from headgate.topics.transactions import OpenTransaction, TransactionMarker, Transactions, Verification
 
 logger = logging.getLogger(__name__)
+
+ActiveProducer = tuple[int, ProducerState, int]
+"""A producer id, its state, and the first offset of its open transaction or -1."""
 
 _SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
 """Maximum size of the log after the last snapshot, which must be read again for the producers' state."""
@@ -67,13 +73,13 @@ class DerivedState:
 
     def opened(self, opened: Opened) -> None:
         """Use the state of a log that was opened."""
-        log, self.epochs, self._transactions = opened
+        log, self.epochs, self._transactions, producers = opened
+        self.forget_producers()
+        producers.count_with(self._topic.shared.producers)
+        self._producers = producers
         self._generation = log.generation
         self._tell_open_transactions()
         self._begin_epoch(log.log_end_offset)
-        if log.log_end_offset == 0:
-            self.forget_producers()
-            self._producers = Producers(self._topic.shared.producers, self._transactions)
 
     def truncated(self, end_offset: int) -> None:
         """Discard the state of the truncated part of the log."""
@@ -196,15 +202,14 @@ class DerivedState:
             self._producers = load_producers(log, self._snapshot_of(log), count, transactions)
         return self._producers
 
-    def active_producers(self, log: Log) -> list[tuple[int, ProducerState, int]]:
-        """Return id and state of each producer, with the first offset of its open transaction or -1. Raises
-        OSError, CorruptBatch.
-        """
-        first_offsets = {one.producer_id: one.first_offset for one in self.transactions(log).all_open()}
-        return [
-            (producer_id, state, first_offsets.get(producer_id, -1))
+    def active_producers(self, log: Log) -> list[ActiveProducer]:
+        """Return the producers of the partition. Raises OSError, CorruptBatch."""
+        open_of = {one.producer_id: one for one in self.transactions(log).all_open()}
+        found = [
+            _described(producer_id, state, open_of.pop(producer_id, None))
             for producer_id, state in self.producers(log).items()
         ]
+        return found + [_described(producer_id, None, one) for producer_id, one in open_of.items()]
 
     def _snapshot_of(self, log: Log) -> Snapshot | None:
         return load_snapshot(self._topic.shared.fs, self._topic.directory_of(self._index), log)
@@ -220,18 +225,66 @@ class DerivedState:
         if self._producers is not None:
             self._producers.expire(before)
 
-    def save_snapshot(self, log: Log, *, is_due: bool = False) -> None:
-        """Write a snapshot, if anything was appended or it `is_due` and the producers are loaded. If that
-        fails, the state is read from the log again at the next start.
+    def save_snapshot(self, log: Log) -> None:
+        """Write a snapshot now, if anything was appended. If that fails, the state is read from the log at
+        the next start.
+        """
+        work = self._snapshot(log) if self.appended_bytes else None
+        try:
+            if work is not None:
+                work()
+        except OSError as problem:
+            self._tell_not_kept(problem)
+
+    def save_snapshot_aside(self, log: Log) -> None:
+        """Take a snapshot now, and let another thread write it: ten thousand producers take a while."""
+        work, generation = self._snapshot(log), log.generation
+
+        def written(failure: BaseException | None) -> None:
+            if self._topic.is_deleted:
+                return
+            if failure is not None:
+                self._tell_not_kept(failure)
+            if log.generation != generation:
+                with suppress(OSError):  # a snapshot of what was truncated meanwhile
+                    discard_snapshot_beyond(self._topic.shared.fs, self._directory, log.log_end_offset)
+
+        if work is not None:
+            self._topic.shared.run_aside(work, written)
+
+    def _snapshot(self, log: Log) -> Callable[[], None] | None:
+        """Return what writes the state as of now, in any thread; None if it cannot be kept. It raises
+        OSError.
         """
         self.snapshot_at_bytes = self.appended_bytes + _SNAPSHOT_EVERY_BYTES
-        if self._producers is None if is_due else not self.appended_bytes:
-            return
         try:
             producers, transactions = self.producers(log), self.transactions(log)
-            if transactions.stable_until is None:  # else the next start should look at the damage again
-                log.segments.save_aborted()
-                snapshot = snapshot_of(log, transactions, producers)
-                save_snapshot(self._topic.shared.fs, self._topic.directory_of(self._index), snapshot)
+            if transactions.stable_until is not None:
+                return None  # the next start should look at the damage again
+            log.segments.save_aborted()
+            snapshot, copied = snapshot_of(log, transactions), producers.copied()
         except (OSError, CorruptBatch) as problem:
-            logger.warning("cannot keep the producers of %s-%d: %s", self._topic.name, self._index, problem)
+            self._tell_not_kept(problem)
+            return None
+        return partial(save_snapshot, self._topic.shared.fs, self._directory, snapshot, copied)
+
+    def _tell_not_kept(self, problem: BaseException) -> None:
+        logger.warning("cannot keep the producers of %s-%d: %s", self._topic.name, self._index, problem)
+
+    @property
+    def _directory(self) -> Path:
+        return self._topic.directory_of(self._index)
+
+
+def _described(
+    producer_id: int, state: ProducerState | None, transaction: OpenTransaction | None
+) -> ActiveProducer:
+    """Describe a producer, also one whose batches have no sequences, such as commits of offsets: only its
+    transaction is known then, and the epoch of its last marker.
+    """
+    if transaction is None:
+        assert state is not None
+        return producer_id, state, -1
+    if state is None or state.epoch < transaction.epoch:
+        state = ProducerState(transaction.epoch, transaction.since)
+    return producer_id, state, transaction.first_offset

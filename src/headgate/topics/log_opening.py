@@ -8,15 +8,19 @@ from typing import NamedTuple
 
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.producers import Producers
 from headgate.topics.transactions import Transactions
 
 
 class Opened(NamedTuple):
-    """A log as it was read from the disk, its leader epochs and its transactions."""
+    """A log as it was read from the disk, its leader epochs, its transactions and its producers, which are
+    not counted together with others yet.
+    """
 
     log: Log
     epochs: LeaderEpochs
     transactions: Transactions
+    producers: Producers
 
 
 class LogOpening:

@@ -23,6 +23,7 @@ from headgate.domain.setting import DAY_MS
 from headgate.domain.settings import LONG_MAX
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
 from headgate.log.markers import EndMarker, encode_marker
+from headgate.log.transaction_index import NO_TRANSACTIONS, ListedTransactions
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
 from headgate.topics.leader_epochs import UNDEFINED
 from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_offset
@@ -44,7 +45,7 @@ class ReadResult(NamedTuple):
     log_start_offset: int = -1
     records: bytes = b""
     last_stable_offset: int = -1
-    aborted: Sequence[tuple[int, int]] = ()
+    aborted: ListedTransactions = NO_TRANSACTIONS
     """Producer id and first offset of each aborted transaction with records in the batches, for readers of
     committed records; some after the batches may be included.
     """
@@ -180,6 +181,10 @@ class Partition(PartitionLog):
         except (OSError, CorruptBatch) as problem:
             return self._append_failed(problem)
 
+    def recover_if_failed(self) -> None:
+        """Recover the log if a write or sync failed, as the next append does. Raises OSError."""
+        self._writable_log()
+
     def _writable_log(self) -> Log:
         """Return the log, recovered if it had failed. Raises OSError."""
         log = self._log or self._open()
@@ -301,7 +306,7 @@ class Partition(PartitionLog):
             watermark, stable = self._high_watermark(log), self._last_stable_offset(log)
             limit = stable if is_committed else watermark
             records = b""
-            aborted: Sequence[tuple[int, int]] = ()
+            aborted = NO_TRANSACTIONS
             if offset < limit and (max_bytes > 0 or minimum_one):
                 self.topic.shared.used(log)
                 found = log.read_unless(
@@ -422,7 +427,7 @@ class Partition(PartitionLog):
         if not self.topic.policy.is_durable:
             self.advance()
         if derived.appended_bytes >= derived.snapshot_at_bytes:
-            derived.save_snapshot(log)
+            derived.save_snapshot_aside(log)
         return base_offset
 
     def _repeated(self, log: Log, first_offset: int, timestamp: int) -> AppendResult:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from headgate.log.filesystem import FileSystem, read_file, replace_file, write_f
 from headgate.log.header import BatchHeader, CorruptBatch
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
-from headgate.topics.producers import ProducerCount, Producers
+from headgate.topics.producers import ProducerCopy, ProducerCount, Producers
 from headgate.topics.snapshot import Snapshot, snapshot_of
 from headgate.topics.transactions import Transactions
 
@@ -133,28 +133,30 @@ def load_snapshot(fs: FileSystem, directory: Path, log: Log) -> Snapshot | None:
     return snapshot if snapshot is not None and snapshot.end_offset <= log.log_end_offset else None
 
 
-def save_snapshot(fs: FileSystem, directory: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot; it is not synced. Raises OSError."""
+def save_snapshot(
+    fs: FileSystem, directory: Path, snapshot: Snapshot, producers: Iterable[ProducerCopy]
+) -> None:
+    """Write a snapshot with these producers, in any thread; it is not synced. Raises OSError."""
+    data = snapshot.with_producers(producers).encode()
     path = directory / PRODUCERS_FILE
     aside = path.with_name(PRODUCERS_FILE + ".tmp")
     file = fs.open(aside, create=True)
     try:
         file.truncate(0)
-        write_fully(file, snapshot.encode(), 0)
+        write_fully(file, data, 0)
     finally:
         file.close()
     fs.rename(aside, path)
 
 
-def save_derived(fs: FileSystem, directory: Path, log: Log, transactions: Transactions) -> None:
-    """Write a snapshot of a log that was read without one, if the disk allows it. Raises OSError for a log
-    that cannot be read.
-    """
-    producers = load_producers(log, None, ProducerCount(), transactions)
+def save_derived(
+    fs: FileSystem, directory: Path, log: Log, transactions: Transactions, producers: Producers
+) -> None:
+    """Write a snapshot of a log that was read without one, if the disk allows it."""
     if transactions.stable_until is None:
         with suppress(OSError):
             log.segments.save_aborted()
-            save_snapshot(fs, directory, snapshot_of(log, transactions, producers))
+            save_snapshot(fs, directory, snapshot_of(log, transactions), producers.copied())
 
 
 def discard_snapshot_beyond(fs: FileSystem, directory: Path, end_offset: int) -> None:

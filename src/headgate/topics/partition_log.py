@@ -24,10 +24,12 @@ from headgate.topics.log_opening import LogOpening, Opened
 from headgate.topics.partition_files import (
     discard_snapshot_beyond,
     load_leader_epochs,
+    load_producers,
     load_snapshot,
     save_derived,
 )
 from headgate.topics.partition_topic import PartitionTopic
+from headgate.topics.producers import ProducerCount
 from headgate.topics.transaction_loading import load_transactions
 from headgate.topics.trouble import PartitionTrouble
 
@@ -136,13 +138,14 @@ class PartitionLog:
     def save_snapshot(self) -> None:
         """Write a snapshot of the derived state, which saves reading the log at the next start."""
         if self._log is not None and self._log.failure is None:
-            self._derived.save_snapshot(self._log, is_due=True)
+            self._derived.save_snapshot_aside(self._log)
 
     def put_back(self) -> None:
         """Close a log that was opened only for reading; its files are unchanged."""
         if self._log is not None and not self._derived.appended_bytes:
             self._log.close_files()
             self.topic.shared.closed(self._log)
+            self._derived.forget_producers()
             self._log = None
 
     @property
@@ -205,10 +208,12 @@ class PartitionLog:
         try:
             discard_snapshot_beyond(shared.fs, directory, log.log_end_offset)
             epochs = load_leader_epochs(shared.fs, directory, log)
-            transactions, is_restored = load_transactions(log, load_snapshot(shared.fs, directory, log))
+            snapshot = load_snapshot(shared.fs, directory, log)
+            transactions, is_restored = load_transactions(log, snapshot)
+            producers = load_producers(log, snapshot, ProducerCount(), transactions)
             if not is_restored and log.size_bytes >= _WORTH_A_SNAPSHOT_BYTES:
-                save_derived(shared.fs, directory, log, transactions)
-            return Opened(log, epochs, transactions)
+                save_derived(shared.fs, directory, log, transactions, producers)
+            return Opened(log, epochs, transactions, producers)
         except OSError:
             log.close_files()
             raise

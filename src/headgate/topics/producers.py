@@ -95,6 +95,21 @@ class ProducerState:
         return self.batches[-1].last_sequence if self.batches else -1
 
 
+class ProducerCopy(NamedTuple):
+    """The state of a producer as of a moment."""
+
+    producer_id: int
+    epoch: int
+    last_timestamp: int
+    coordinator_epoch: int
+    batches: tuple[RememberedBatch, ...]
+
+    def to_bytes(self) -> bytes:
+        """Return it as a part of a snapshot."""
+        *numbers, batches = self
+        return _PRODUCER.pack(*numbers, len(batches)) + b"".join(_BATCH.pack(*batch) for batch in batches)
+
+
 class ProducerCount:
     """How many producers all partitions of a node remember together."""
 
@@ -226,21 +241,25 @@ class Producers:
         """Return every producer id with its state."""
         return self._states.items()
 
-    def to_bytes(self) -> bytes:
-        """Return the table for a snapshot."""
-        parts: list[bytes] = []
-        for producer_id, state in self._states.items():
-            parts.append(
-                _PRODUCER.pack(
-                    producer_id,
-                    state.epoch,
-                    state.last_timestamp,
-                    state.coordinator_epoch,
-                    len(state.batches),
-                )
+    def copied(self) -> list[ProducerCopy]:
+        """Return a copy of the table for a snapshot, to be encoded by another thread."""
+        return [
+            ProducerCopy(
+                producer_id,
+                state.epoch,
+                state.last_timestamp,
+                state.coordinator_epoch,
+                tuple(state.batches),
             )
-            parts.extend(_BATCH.pack(*batch) for batch in state.batches)
-        return b"".join(parts)
+            for producer_id, state in self._states.items()
+        ]
+
+    def count_with(self, count: ProducerCount) -> None:
+        """Count these producers together with those of other partitions."""
+        self._count.total -= len(self._states)
+        self._count = count
+        count.total += len(self._states)
+        self._make_room()
 
     @classmethod
     def from_bytes(

@@ -15,6 +15,19 @@ from headgate.topics.producers import ProducerCount
 from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import Waiters
 
+RunAside = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
+"""Runs a function, and then another one on the loop with the exception of the first, or None."""
+
+
+def run_here(work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+    """Run both now: tools have no other thread."""
+    try:
+        work()
+    except Exception as problem:
+        on_done(problem)
+    else:
+        on_done(None)
+
 
 @dataclass(slots=True)
 class Shared:
@@ -34,6 +47,8 @@ class Shared:
     in_transaction: dict[tuple[TopicName, int], Transactions] = field(default_factory=dict)
     """The partitions with open transactions, as far as their logs were opened."""
     producers: ProducerCount = field(default_factory=ProducerCount)
+    run_aside: RunAside = run_here
+    """Runs what may take a while, one after another: in another thread, once the node has one."""
     open_files_limit: int = 512
     """Maximum number of logs with open files; beyond it, the least recently used one closes its files."""
     _used: dict[int, Log] = field(default_factory=dict)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.ids import Millis
 from headgate.log.segments import last_crc
-from headgate.topics.producers import ProducerCount, Producers
+from headgate.topics.producers import ProducerCopy, ProducerCount, Producers
 from headgate.topics.transactions import OpenTransaction, Transactions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Snapshot:
     open_transactions: Sequence[OpenTransaction]
     segments: Mapping[int, IndexedSegment]
     """By base offset: the segments with aborted transactions."""
-    producers: bytes
+    producers: bytes = b""
 
     def encode(self) -> bytes:
         """Return the contents of the file."""
@@ -63,6 +63,10 @@ class Snapshot:
         parts += [_SEGMENT.pack(base, *indexed) for base, indexed in self.segments.items()]
         body = b"".join(parts) + self.producers
         return _BEGINNING.pack(_VERSION, zlib.crc32(body)) + body
+
+    def with_producers(self, producers: Iterable[ProducerCopy]) -> Snapshot:
+        """Return the snapshot with the bytes of these producers, which take a while if there are many."""
+        return replace(self, producers=b"".join(one.to_bytes() for one in producers))
 
     @classmethod
     def decode(cls, data: bytes) -> Snapshot | None:
@@ -108,12 +112,12 @@ class Snapshot:
         return Producers.from_bytes(self.producers, count, in_transaction)
 
 
-def snapshot_of(log: Log, transactions: Transactions, producers: Producers) -> Snapshot:
-    """Return the snapshot of a log whose .txnindex files are saved."""
+def snapshot_of(log: Log, transactions: Transactions) -> Snapshot:
+    """Return the snapshot of a log whose .txnindex files are saved, without producers."""
     segments = {
         segment.base_offset: IndexedSegment(len(segment.aborted), segment.aborted.saved_crc)
         for segment in log.segments
         if segment.aborted
     }
     end = log.log_end_offset
-    return Snapshot(end, last_crc(log.segments, end), transactions.all_open(), segments, producers.to_bytes())
+    return Snapshot(end, last_crc(log.segments, end), transactions.all_open(), segments)

@@ -24,6 +24,7 @@ from pathlib import Path
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
+from headgate.domain.topic_names import collision_key, why_invalid
 from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
@@ -34,9 +35,8 @@ from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
 from headgate.topics.leftovers import Leftovers
-from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
-from headgate.topics.shared import Shared
+from headgate.topics.shared import RunAside, Shared
 from headgate.topics.topic import Topic
 from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import Waiters
@@ -116,6 +116,10 @@ class Topics:
         topics.last_stop = "clean" if stop is not None else "crash" if catalogue.topics else "none"
         topics._find_partitions(None if stop is None else set(stop.unrecovered))
         return topics
+
+    def use_thread(self, run_aside: RunAside) -> None:
+        """Run there what may take a while, such as writing a snapshot of many producers."""
+        self._shared.run_aside = run_aside
 
     @property
     def waiters(self) -> Waiters:

@@ -15,9 +15,12 @@ from headgate.wire.codec import encode_into
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
 from headgate.wire.extensions import ALL_APIS
 from headgate.wire.message import Message
+from headgate.wire.pieces import FrameBuffer, LongFrame
 from headgate.wire.primitives import InvalidEncoding, skip_tagged_fields
 
 API_VERSIONS_KEY: Final = 18
+_FETCHES: Final = (1, 78)
+"""The APIs whose responses have records: Fetch and ShareFetch."""
 LENGTH_SIZE: Final = 4
 TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS connection."""
@@ -172,19 +175,21 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     return bytes(out)
 
 
-def response_frame(correlation_id: int, api_key: int, api_version: int, body: Message) -> bytes:
+def response_frame(correlation_id: int, api_key: int, api_version: int, body: Message) -> bytes | LongFrame:
     """Return the whole frame of a response, with its length. Raises `UnwritableMessage`."""
-    out = bytearray(_LENGTH_AND_CORRELATION_ID.pack(0, correlation_id))
+    start = _LENGTH_AND_CORRELATION_ID.pack(0, correlation_id)
+    out = FrameBuffer(start) if api_key in _FETCHES else bytearray(start)
     if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
         out.append(0)
     encode_into(out, body, api_version)
-    _LENGTH.pack_into(out, 0, len(out) - LENGTH_SIZE)
-    return bytes(out)
+    size = out.size if isinstance(out, FrameBuffer) else len(out)
+    _LENGTH.pack_into(out, 0, size - LENGTH_SIZE)
+    return out.frame() if isinstance(out, FrameBuffer) else bytes(out)
 
 
 def response_body(api_key: int, api_version: int, body: Message) -> bytes:
     """Return the part of a response's frame after the correlation id. Raises `UnwritableMessage`."""
-    return response_frame(0, api_key, api_version, body)[_LENGTH_AND_CORRELATION_ID.size :]
+    return bytes(response_frame(0, api_key, api_version, body))[_LENGTH_AND_CORRELATION_ID.size :]
 
 
 def read_response_header(frame: bytes, api_key: int, api_version: int) -> tuple[int, int]:

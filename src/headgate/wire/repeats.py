@@ -83,7 +83,7 @@ class WrittenResponse:
 
     def __init__(self, body: bytes) -> None:
         self.size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
-        """In bytes, without the length that stands in front."""
+        """In bytes, without the length before it."""
         self._body = body
 
     def frame(self, correlation_id: int) -> bytes:

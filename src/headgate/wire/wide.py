@@ -25,6 +25,7 @@ Int64s = NDArray[np.int64]
 
 WIDE_STRUCTS: Final = frozenset(
     {
+        "AbortedTransaction",
         "OffsetCommitRequestPartition",
         "OffsetCommitResponsePartition",
         "OffsetFetchResponsePartition",

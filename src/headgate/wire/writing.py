@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from headgate.wire.errors import UnwritableMessage
 from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
 from headgate.wire.message import EMPTY, Message, Struct
+from headgate.wire.pieces import LONG_BYTES, FrameBuffer
 from headgate.wire.primitives import write_varint
 from headgate.wire.source import Source
 from headgate.wire.wide import WIDE_STRUCTS, WideStructs, leading_fields
@@ -59,6 +60,7 @@ class _WriterSource:
             varint=write_varint,
             short=_short,
             unwritable=self._unwritable,
+            FrameBuffer=FrameBuffer,
             WideStructs=WideStructs,
             parts_of=parts_of,
             repeat_wide=repeat_wide,
@@ -128,7 +130,13 @@ class _WriterSource:
             source.line(f"{content} = {value}{encode}")
             source.line(f"n = len({content})")
         self._length("h" if kind == "string" else "i")
-        source.line(f"{self.out} += {content}")
+        if kind == "records" and self.out == "out":
+            with source.block(f"if n >= {LONG_BYTES} and type(out) is FrameBuffer:"):
+                source.line(f"out.put_apart({content})")
+            with source.block("else:"):
+                source.line(f"out += {content}")
+        else:
+            source.line(f"{self.out} += {content}")
 
     def _length(self, legacy_format: str) -> None:
         """Generate the writing of the run and of the length `n` after it, -1 for null."""

@@ -81,3 +81,35 @@ def test_a_topic_that_does_not_exist_is_not_assigned() -> None:
     """And a group without members has no targets."""
     assert assign_shares(spec({}, [frozenset({A})])) == {MemberId("m000"): {}}
     assert assign_shares(spec({A: 1}, [])) == {}
+
+
+class _CountedTopic(bytes):
+    """A topic id that counts how often a dictionary or set takes it in or looks for it."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        type(self).looks += 1
+        return super().__hash__()
+
+
+def test_very_many_partitions_are_numbers() -> None:
+    """A partition is no value of its own in sets and heaps: ten thousand of those would hold the loop."""
+    topic_id = TopicId(_CountedTopic(b"c" * 16))
+    many = AssignablePartitions(10_000, frozenset({7}))
+
+    def assigned(current: Targets) -> Targets:
+        members = {
+            MemberId(f"m{at}"): MemberSubscription(
+                topics=frozenset({topic_id}), current=current.get(MemberId(f"m{at}"), {})
+            )
+            for at in range(3)
+        }
+        return dict(assign_shares(GroupSpec(members=members, assignable={topic_id: many})))  # type: ignore[arg-type]
+
+    first = assigned({})
+    again = assigned(first)
+    assert again == first
+    assert sizes(first) == [3_333] * 3
+    assert 7 not in {index for target in first.values() for index in target[topic_id]}
+    assert _CountedTopic.looks < 200

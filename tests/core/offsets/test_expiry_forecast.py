@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.harness import Harness, join, leave, sync
-from tests.core.offsets.forecasts import ask_forecast, forecast_of
+from tests.core.offsets.forecasts import ask_forecast, end_of, forecast_of
 
 from headgate.core.commands import DescribeExpiry
 from headgate.core.events import Event, ExpiryReason, GroupExpired, OffsetsExpired
@@ -15,7 +15,7 @@ from headgate.core.expiry_forecast import NEVER
 from headgate.core.offsets.expiry import Aging
 from headgate.core.offsets.scanning import ROWS_A_STRETCH
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, Millis
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -122,9 +122,9 @@ def test_a_commit_with_its_own_retention_is_not_changed_by_the_groups(h: Harness
 def test_what_expires_is_reported_with_its_reason_and_counted(h: Harness) -> None:
     """Offsets by group, and the group when it is removed."""
     emptied(h, "had-members")
-    found = events_of(h)
     h.commit("only-commits", partition=0)
     h.commit("only-commits", partition=1)
+    found = events_of(h)
     h.commit("only-commits", partition=2, retention_ms=MINUTE)
     h.advance(2 * MINUTE)
     ten = 10 * MINUTE
@@ -162,3 +162,45 @@ def test_a_list_of_forecasts_is_made_in_small_steps(h: Harness) -> None:
     next(abandoned)
     del abandoned
     assert not h.shard.offsets._holds
+
+
+def test_a_pending_offset_holds_its_partition_until_the_transaction_ends(h: Harness) -> None:
+    """Nobody foresees the end: the partition is said not to expire, the others as ever."""
+    start = h.now
+    for partition in range(3):
+        h.commit("g", partition=partition)
+        h.commit("h", partition=partition)
+    h.commit_in(7, "g", partition=1)
+    h.commit_in(7, "only pending")
+    assert forecast_of(h.shard, "g", h.now) == {
+        ("g", "t", 0): start + 10 * MINUTE,
+        ("g", "t", 1): NEVER,
+        ("g", "t", 2): start + 10 * MINUTE,
+    }
+    listed = {one.group.group_id: one for one in h.shard.forecasts() if one is not None}
+    assert (listed[GroupId("g")].offset_count, listed[GroupId("g")].first_at) == (3, start + 10 * MINUTE)
+    assert set(listed) == {"g", "h"}
+    h.commit_in(7, "g", partition=0)
+    h.commit_in(7, "g", partition=2)
+    (held,) = [one for one in h.shard.forecasts() if one is not None and one.group.group_id == "g"]
+    assert (held.offset_count, held.first_at, held.last_at) == (3, NEVER, NEVER)
+    until = Millis(start + 11 * MINUTE)
+    assert end_of(h.shard.counting_expiring_groups([until])) == [1]
+    h.advance(12 * MINUTE)
+    assert h.offset("g", partition=1) == 1 and h.offset("h") is None
+    h.end(7, is_committed=False)
+    assert end_of(h.shard.counting_expiring_groups([until])) == [1]
+    assert set(forecast_of(h.shard, "g", h.now).values()) == {start + 10 * MINUTE}
+    h.advance(SWEEP)
+    assert h.offset("g", partition=1) is None
+
+
+def test_a_pending_offset_holds_also_the_offsets_of_a_group_that_had_members(h: Harness) -> None:
+    """These expire together, but for those that wait."""
+    emptied(h, "g")
+    assert not h.commit("g", partition=1).error
+    empty_since = h.now
+    h.commit_in(7, "g", partition=1)
+    (listed,) = [one for one in h.shard.forecasts() if one is not None]
+    assert (listed.offset_count, listed.first_at, listed.last_at) == (2, *[empty_since + 10 * MINUTE] * 2)
+    assert forecast_of(h.shard, "g", h.now)[("g", "t", 1)] == NEVER

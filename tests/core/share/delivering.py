@@ -81,6 +81,13 @@ class Delivering:
         )
         return self.partition.acquire(wish, Millis(self.now))
 
+    def fetch_one_by_one(self, member: MemberId, most: int = MANY) -> list[AcquiredRecords]:
+        """Acquire each record in a range of its own, some in each fetch."""
+        acquired: list[AcquiredRecords] = []
+        while most > len(acquired) and (more := self.fetch(member, most - len(acquired), batch_size=1)):
+            acquired += more
+        return acquired
+
     def acknowledge(
         self, first: int, last: int, *types: AcknowledgeType, member: MemberId = ALICE
     ) -> Acknowledged:
@@ -93,7 +100,11 @@ class Delivering:
         if result.change is not None:
             if is_durable:
                 self.written.append(result.change)
-            self.partition.finish_write(result.change.write, is_durable=is_durable)
+            change = self.partition.finish_write(
+                result.change.write, is_durable=is_durable, now=Millis(self.now)
+            )
+            if change is not None:
+                self.written.append(change)
         return result.error
 
     def accept(self, first: int, last: int | None = None, member: MemberId = ALICE) -> ErrorCode:
@@ -123,7 +134,7 @@ class Delivering:
     def release_rest(self, rest: Rest | None) -> None:
         """Take back the rest of what a member had."""
         while rest is not None:
-            change, rest = self.partition.release(rest)
+            change, rest = self.partition.release(rest, Millis(self.now))
             if change is not None:
                 self.written.append(change)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core.counted import Index
 from tests.core.harness import join
 from tests.core.share.membership_life import HEARTBEAT_MS, SESSION_MS, G, ShareLife, topic_id
 
@@ -24,9 +25,10 @@ from headgate.core.share.membership.commands import (
     StateRemoval,
     StatesRemoved,
 )
+from headgate.core.share.membership.states import with_initialized
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
-from headgate.records.share_group_model import TopicPartitions
+from headgate.records.share_group_model import ShareGroupStatePartitions, TopicPartitions
 
 NONE = ErrorCode.NONE
 T = TopicName("t")
@@ -36,6 +38,18 @@ BOTH = {topic_id("t"): TopicPartitions(T, (0, 1))}
 @pytest.fixture
 def life() -> ShareLife:
     return ShareLife()
+
+
+def test_confirming_many_partitions_looks_at_each_once() -> None:
+    """Of a topic with very many partitions, a confirmation takes a few looks at each one."""
+    indexes = tuple(map(Index, range(1_000)))
+    requested = {topic_id("t"): TopicPartitions(T, indexes)}
+    states = ShareGroupStatePartitions(group_id=G, initializing=requested, initialized={}, deleting={})
+    Index.looks = 0
+    confirmed = with_initialized(states, {topic_id("t"): indexes[:900]})
+    assert confirmed.initialized == {topic_id("t"): TopicPartitions(T, indexes[:900])}
+    assert confirmed.initializing == {topic_id("t"): TopicPartitions(T, indexes[900:])}
+    assert Index.looks < 10_000
 
 
 def test_the_first_member_reaches_epoch_3(life: ShareLife) -> None:

@@ -196,14 +196,18 @@ class History:
         change = self.unwritten.popleft()
         is_durable = self.random.random() < 0.9
         if change.write:
-            self.partition.finish_write(change.write, is_durable=is_durable)
+            now = Millis(self.group.now)
+            taken_back = self.partition.finish_write(change.write, is_durable=is_durable, now=now)
+            if taken_back is not None:
+                self.unwritten.append(taken_back)
         if is_durable:
             self._persist(change)
         for at, one in self.known.items():
             if change.write and one.write == change.write:
                 one.write = 0
                 if not is_durable:
-                    one.state = ACQUIRED
+                    again = AVAILABLE if one.count < self.limits.delivery_count else ARCHIVED
+                    one.state = again if one.member is None else ACQUIRED
                     continue
                 one.member = None
                 if one.state == ACKNOWLEDGED:
@@ -225,7 +229,7 @@ class History:
         self._lost(lambda one: one.member == member)
         for one in self.known.values():
             if one.member == member:
-                one.member = None  # a write is pending: if it fails the record waits for the end of its lock
+                one.member = None  # a write is pending: if it fails others get the record
 
     def _lost(self, is_lost: Callable[[Offset], bool]) -> None:
         for one in self.known.values():

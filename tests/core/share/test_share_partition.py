@@ -26,6 +26,7 @@ from headgate.core.share.partition.model import (
     AcquiredRecords,
     AcquireMode,
 )
+from headgate.core.share.partition.rejections import Cause
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import DeliveryState, StateBatch
@@ -313,14 +314,14 @@ def test_dead_letters_wait_for_their_copy() -> None:
     group.fetch()
     group.reject(1, 2)
     group.accept(0)
-    dead = group.partition.dead_letter(0)
-    assert dead is not None
+    (dead,) = group.partition.dead_letters(10)
     assert dead[:4] == (1, 2, DeliveryState.ARCHIVING, 1)
     assert (group.partition.start_offset, group.partition.delivery_complete_count) == (1, 0)
     change = group.partition.dead_letter_copied(1, 2)
     assert change is not None
     assert change.batches == [StateBatch(1, 2, ARCHIVED, 1)]
-    assert group.partition.dead_letter(0) is None
+    assert group.partition.dead_letters(10) == []
+    assert not group.partition.may_have_dead_letters
     assert group.window() == [(3, 3, ACQUIRED, 1)]
 
 
@@ -365,11 +366,52 @@ def test_bad_state_is_refused(batches: Sequence[StateBatch]) -> None:
 
 
 def test_view_of_deliveries() -> None:
-    """Who holds which record, until when, how often delivered, and whether it is changing."""
-    group = Delivering(log=batches_of(0, 4))
+    """Who holds which record, since when and until when, how often delivered, and whether it is changing."""
+    group = Delivering(log=batches_of(0, 4), now=5)
     group.fetch()
     group.acknowledge(2, 3, ACCEPT)
     assert [tuple(one) for one in group.partition.deliveries(1, 3)] == [
-        (1, 1, ACQUIRED, 1, ALICE, 30_000, False),
-        (2, 3, ACKNOWLEDGED, 1, ALICE, 30_000, True),
+        (1, 1, ACQUIRED, 1, ALICE, 5, 30_005, False),
+        (2, 3, ACKNOWLEDGED, 1, ALICE, 5, 30_005, True),
     ]
+
+
+def test_a_failed_write_of_a_member_that_has_left() -> None:
+    """Its records go to others at once, and not only when the lock ends."""
+    group = Delivering(log=batches_of(0, 4))
+    group.fetch()
+    result = group.acknowledge(1, 2, ACCEPT)
+    group.leave(ALICE)
+    assert group.window() == [(0, 0, AVAILABLE, 1), (1, 2, ACKNOWLEDGED, 1), (3, 3, AVAILABLE, 1)]
+    group.settle(result, is_durable=False)
+    assert group.window() == [(0, 3, AVAILABLE, 1)]
+    assert group.written[-1].batches == [StateBatch(1, 2, AVAILABLE, 1)]
+
+
+def test_a_member_that_came_back_has_its_records_of_before_no_more() -> None:
+    """A write that fails after it left takes its former records back, not those it has acquired since."""
+    group = Delivering(log=batches_of(0, 4))
+    group.fetch()
+    result = group.acknowledge(1, 2, ACCEPT)
+    group.leave(ALICE)
+    assert group.fetch() == [AcquiredRecords(0, 0, 2), AcquiredRecords(3, 3, 2)]
+    group.settle(result, is_durable=False)
+    assert group.window() == [(0, 0, ACQUIRED, 2), (1, 2, AVAILABLE, 1), (3, 3, ACQUIRED, 2)]
+
+
+def test_a_lowered_limit_archives_what_was_delivered_as_often() -> None:
+    """Records that were delivered less often stay, and acquired ones until their member gives them back."""
+    batches = [StateBatch(at, at, AVAILABLE, count) for at, count in enumerate((4, 2, 3, 4))]
+    group = Delivering(log=batches_of(0, 1, 1, 1, 1)).load(*batches)
+    assert group.fetch() == [AcquiredRecords(0, 0, 5)]
+    group.partition.limits = replace(LIMITS, delivery_count=3)
+    change, more = group.partition.archive_exhausted(0, Millis(0))
+    assert change is not None
+    assert (change.batches, more) == ([StateBatch(2, 2, ARCHIVED, 3), StateBatch(3, 3, ARCHIVED, 4)], None)
+    assert group.window() == [
+        (0, 0, ACQUIRED, 5),
+        (1, 1, AVAILABLE, 2),
+        (2, 2, ARCHIVED, 3),
+        (3, 3, ARCHIVED, 4),
+    ]
+    assert [one.cause for one in group.partition.rejections.between(0, 3)] == [Cause.LIMIT_LOWERED] * 2

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from tests.core.share.delivering import ACKNOWLEDGED, ALICE, BOB, LIMITS, Delivering, batches_of
 
+from headgate.core.share.partition.acquiring import MOST_RANGES
 from headgate.core.share.partition.loading import SLICE
-from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType, DeliveryLimits
+from headgate.core.share.partition.model import (
+    AcknowledgementBatch,
+    AcknowledgeType,
+    AcquiredRecords,
+    DeliveryLimits,
+)
 from headgate.core.share.partition.ranges import MOST, Ranges
-from headgate.core.share.partition.share_partition import MOST_AT_ONCE, SharePartition
+from headgate.core.share.partition.share_partition import MOST_AT_ONCE, MOST_SKIPPED, SharePartition
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import StateBatches
 
@@ -35,7 +42,7 @@ def test_in_flight_ranges_are_small() -> None:
     """Ranges that are acquired, acknowledged and changed out of order cost at most 100 bytes each."""
     group = Delivering(log=batches_of(0, *[2] * IN_FLIGHT))
     group.partition.limits = group.limits = _wide()
-    group.fetch(ALICE, batch_size=1)
+    group.fetch_one_by_one(ALICE)
     every_second = [AcknowledgementBatch(at, at, [AcknowledgeType.ACCEPT]) for at in range(0, 10_000, 2)]
     group.settle(group.partition.acknowledge(ALICE, every_second, Millis(0)))
     ranges = group.partition._ranges
@@ -56,15 +63,40 @@ def test_million_holes_are_loaded_in_slices() -> None:
     assert (partition.start_offset, partition.end_offset) == (0, 2 * holes)
 
 
+def test_a_fetch_acquires_a_limited_number_of_ranges() -> None:
+    """Of many small batches a fetch gets some, in ranges without a hole, and the next fetch those after."""
+    group = Delivering(log=batches_of(0, *[1] * 1_200))
+    sizes, end = [], 0
+    while acquired := group.fetch(ALICE, batch_size=1):
+        assert acquired[0].first_offset == end
+        assert all(one.last_offset + 1 == after.first_offset for one, after in pairwise(acquired))
+        sizes.append(len(acquired))
+        end = acquired[-1].last_offset + 1
+    assert sizes == [MOST_RANGES, MOST_RANGES, 200]
+
+
+def test_many_records_that_the_log_lost_are_skipped_in_parts() -> None:
+    """Available ranges that compaction removed are archived some at a time; then delivery goes on."""
+    ranges = 5 * MOST_SKIPPED
+    group = Delivering(log=[(2 * ranges, 2 * ranges + 9)])
+    for _ in group.partition.load(_alternating(ranges)):
+        pass
+    for number in range(1, 5):
+        assert group.fetch() == []
+        assert group.partition.next_offset() == group.partition.start_offset == 2 * number * MOST_SKIPPED
+    assert group.fetch() == [AcquiredRecords(2 * ranges, 2 * ranges + 9, 1)]
+    assert (group.partition.start_offset, group.partition.range_count) == (2 * ranges, 1)
+
+
 def test_many_locks_end_in_parts() -> None:
     """What ends at one moment, or what a member had, is taken back in parts of bounded size."""
     group = Delivering(log=batches_of(0, *[1] * 3_000))
     group.partition.limits = _wide()
-    group.fetch(ALICE, most=1_500, batch_size=1)
-    group.fetch(BOB, batch_size=1)
+    group.fetch_one_by_one(ALICE, 1_500)
+    group.fetch_one_by_one(BOB)
     left = group.partition.forget_member(BOB)
     assert left is not None
-    first = group.partition.release(left)
+    first = group.partition.release(left, Millis(0))
     assert first.change is not None
     assert first.rest is not None
     assert group.partition.expire(Millis(30_000)) is not None
@@ -79,10 +111,10 @@ def test_member_that_returns_while_it_is_released_keeps_what_it_acquires() -> No
     """Only what its former session had is taken back, and all of that."""
     group = Delivering(log=batches_of(0, *[1] * 1_500))
     group.partition.limits = _wide()
-    group.fetch(ALICE, batch_size=1)
+    group.fetch_one_by_one(ALICE)
     left = group.partition.forget_member(ALICE)
     assert left is not None
-    first = group.partition.release(left)
+    first = group.partition.release(left, Millis(0))
     assert first.rest is not None
     (again,) = group.fetch(ALICE, most=1)
     group.log += batches_of(1_500, 1)

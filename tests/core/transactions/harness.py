@@ -6,6 +6,7 @@ all records, or an image, or the compacted log, has the same durable state.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from headgate.core.commands import SystemTimeMoved, Tick
@@ -23,6 +24,7 @@ from headgate.core.transactions.commands import (
     VerifyPartitions,
 )
 from headgate.core.transactions.shard import TransactionShard
+from headgate.core.transactions.states import ONGOING, PREPARED
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
@@ -118,7 +120,9 @@ class Harness:
     def _check_lives(self) -> None:
         """Whatever the shard starts from, its durable state is the same."""
         expected = self.shard.by_id
-        assert self._replayed(self.log).by_id == expected
+        again = self._replayed(self.log)
+        assert again.by_id == expected
+        self._check_overview(again)
         last = {key: position for position, (key, _) in enumerate(self.log)}
         compacted = [self.log[position] for position in sorted(last.values())]
         assert self._replayed(compacted).by_id == expected
@@ -133,6 +137,17 @@ class Harness:
             assert current == expected.get(
                 record.transactional_id, TransactionTombstone(record.transactional_id)
             )
+
+    def _check_overview(self, again: TransactionShard) -> None:
+        """The metrics of both agree with the states."""
+        states = Counter(one.state for one in self.shard.by_id.values())
+        for overview in (self.shard.overview, again.overview):
+            assert all(overview.count(state) == states[state] for state in TransactionState)
+            for one in self.shard.by_id.values():
+                is_decided = one.state not in PREPARED and one.state is not ONGOING
+                for topic, indexes in one.partitions.items():
+                    ends = [overview.will_end(one.producer_id, topic, index) for index in indexes]
+                    assert all(ends) is not is_decided
 
     def _replayed(self, log: list[tuple[bytes, bytes | None]], ahead_ms: int = 0) -> TransactionShard:
         shard = self._new(ahead_ms)

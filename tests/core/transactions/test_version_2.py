@@ -112,3 +112,18 @@ def test_a_new_producer_id_follows_the_last_epoch(is_committed: bool) -> None:
     assert shard.end(last, is_committed, version=2) == ProducerAnswer(NONE, *following)
     assert shard.add(following, "t-0", version=2) is NONE
     assert shard.end(last, is_committed, version=2).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_nobody_gets_the_epoch_of_markers() -> None:
+    """A timeout used it to fence the last epoch: the next timeout could not fence a producer in it."""
+    shard = Harness()
+    shard.producer(timeout_ms=1000)
+    last = shard.set_epoch(2**15 - 2)
+    assert shard.add(last, "t-0", version=2) is NONE
+    shard.advance(1001)
+    shard.complete()
+    assert shard.of().producer_epoch == 2**15 - 1
+    assert shard.end(last, False, version=2).error is FENCED
+    following = shard.init(expected=last)
+    assert (following.error, following.producer_epoch) == (NONE, 0)
+    assert following.producer_id != last.producer_id

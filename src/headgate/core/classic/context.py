@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.deadlines import Deadlines
-from headgate.core.events import Events, MemberRemoved, RemovalReason
+from headgate.core.events import Events, GroupCreated, MemberJoined, MemberRemoved, RemovalReason
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.domain.settings import Settings
@@ -46,6 +46,14 @@ class ClassicContext:
     settings: ClassicSettings
     deadlines: Deadlines[Timer]
     events: Events
+
+    def joined(self, group: ClassicGroup, member: Member) -> None:
+        """Report a member that is about to be added, and its group if that is new."""
+        if not group.members and not group.generation:
+            self.events.report(GroupCreated(group.group_id, "classic"))
+        self.events.report(
+            MemberJoined(group.group_id, member.member_id, member.client_id, member.client_host)
+        )
 
     def removed(self, group: ClassicGroup, member_id: MemberId, reason: RemovalReason) -> None:
         """Report a removed member."""

@@ -82,6 +82,11 @@ class ClassicGroups:
             return None
         return ListedGroup(group_id, recorded.protocol_type, ClassicState.EMPTY.value, self.NAME)
 
+    def member_count(self, group_id: GroupId) -> int:
+        """Return the number of members; 0 for other groups."""
+        group = self.live.get(group_id)
+        return 0 if group is None else len(group.members)
+
     def is_empty(self, group_id: GroupId) -> bool:
         """Return whether it is a classic group without members."""
         group = self.live.get(group_id)

@@ -116,6 +116,7 @@ def _join_new(context: ClassicContext, group: ClassicGroup, command: JoinGroup, 
     )
     if group.state is ClassicState.PREPARING_REBALANCE and group.initial_remaining_ms is not None:
         group.has_new_members = True
+    context.joined(group, member)
     group.add(member)
     group.park_join(member, token)
     context.expect(group.group_id, member.member_id, NEW_MEMBER_TIMEOUT_MS)

@@ -112,6 +112,11 @@ class ConsumerGroups:
             return None
         return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, self.NAME)
 
+    def member_count(self, group_id: GroupId) -> int:
+        """Return the number of members; 0 for other groups."""
+        group = self.find(group_id)
+        return 0 if group is None else len(group.members)
+
     def is_empty(self, group_id: GroupId) -> bool:
         """Return whether it is a consumer group without members."""
         group = self.find(group_id)

@@ -24,6 +24,7 @@ from headgate.core.consumer.patterns import invalid_pattern
 from headgate.core.consumer.reconcile import TargetAssignment, reconciled
 from headgate.core.consumer.removal import member_tombstones
 from headgate.core.consumer.target import GroupAfter, make_target, most_wanted
+from headgate.core.events import GroupCreated, MemberJoined
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
@@ -97,6 +98,8 @@ def advance(
 ) -> tuple[ConsumerGroupCurrentAssignment, list[ConsumerRecord]] | GroupRefusal:
     """Do the three steps; return the member's new current assignment and the records, or a refusal."""
     before, metadata = admitted.member, reported_state.metadata
+    if admitted.is_new:
+        _report_joined(context, group, metadata)
     after = GroupAfter(group, metadata, admitted.replaces)
     is_subscription_new = metadata is not before.metadata and _requires_new_target(
         group, before.metadata, metadata
@@ -113,6 +116,17 @@ def advance(
     if current is not before.current or admitted.is_new or admitted.replaces is not None:
         records.append(current)
     return current, records
+
+
+def _report_joined(
+    context: ConsumerContext, group: ConsumerGroup, metadata: ConsumerGroupMemberMetadata
+) -> None:
+    """Report a new member, and its group if that is new."""
+    if not group.epoch:
+        context.events.report(GroupCreated(group.group_id, "consumer"))
+    context.events.report(
+        MemberJoined(group.group_id, metadata.member_id, metadata.client_id, metadata.client_host)
+    )
 
 
 def _is_settled(group: ConsumerGroup, admitted: Admitted) -> bool:
@@ -178,8 +192,9 @@ def _updated_metadata(
         return metadata
     regex, assignor = command.subscribed_topic_regex, command.server_assignor
     timeout_ms = command.rebalance_timeout_ms
-    updated = replace(
-        metadata,
+    updated = ConsumerGroupMemberMetadata(
+        group_id=metadata.group_id,
+        member_id=metadata.member_id,
         instance_id=command.instance_id or metadata.instance_id,
         rack_id=command.rack_id or metadata.rack_id,
         rebalance_timeout_ms=metadata.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,

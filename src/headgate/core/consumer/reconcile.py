@@ -139,17 +139,24 @@ def _moved(
     assigned: OwnedPartitions,
     pending_revocation: OwnedPartitions,
 ) -> ConsumerGroupCurrentAssignment:
-    moved = replace(
-        current,
+    is_unchanged = (
+        member_epoch == current.member_epoch
+        and state is current.state
+        and assigned == current.assigned
+        and pending_revocation == current.pending_revocation
+    )
+    if is_unchanged:  # a member may repeat its request after lost responses
+        return current
+    assert state is current.state or state in TRANSITIONS[current.state]
+    return ConsumerGroupCurrentAssignment(
+        group_id=current.group_id,
+        member_id=current.member_id,
         member_epoch=member_epoch,
+        previous_member_epoch=current.member_epoch,
         state=state,
         assigned=assigned,
         pending_revocation=pending_revocation,
     )
-    if moved == current:  # no change: a member may repeat its request after lost responses
-        return current
-    assert state is current.state or state in TRANSITIONS[current.state]
-    return replace(moved, previous_member_epoch=current.member_epoch)
 
 
 def union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:

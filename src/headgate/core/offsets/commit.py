@@ -52,7 +52,7 @@ NARROWEST_ROWS = 100
 class CommitCounts:
     """Numbers of accepted commits by the way they are recorded; see `ARCHITECTURE.md`."""
 
-    __slots__ = ("columns", "known_columns", "known_partitions", "partitions", "rows")
+    __slots__ = ("columns", "known_columns", "known_partitions", "partitions", "rows", "transactional")
 
     def __init__(self) -> None:
         self.partitions = self.columns = 0
@@ -60,6 +60,8 @@ class CommitCounts:
         self.known_partitions = self.known_columns = 0
         """Repeated commits, by their shape; some of them may have been refused."""
         self.rows = 0
+        self.transactional = 0
+        """Commits in transactions, whether these were committed or not."""
 
     def note_read(self, changes: Sequence[Change]) -> None:
         """Count a commit that became these changes."""
@@ -85,6 +87,7 @@ class CommitCounts:
             ("columns", "new"): self.columns,
             ("columns", "known"): self.known_columns,
             ("rows", "new"): self.rows,
+            ("transaction", "new"): self.transactional,
         }
 
 

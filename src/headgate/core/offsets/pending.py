@@ -19,14 +19,16 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from headgate.core.contract import Producer
+from headgate.core.offsets.pending_holders import Holders, Place
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import Change, ColumnBatch, OffsetBatch, OffsetCommit, OffsetTombstone
 from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_commit import KEY_STARTS, key_prefix
 from headgate.records.offset_rows import OffsetRows
 
-Place = tuple[GroupId, TopicName]
 _START_BYTES: Final = 2
+_FEW: Final = 16
+"""A producer with more pending offsets in a place is a wide one after a restart."""
 
 
 class PendingOffset(NamedTuple):
@@ -58,12 +60,13 @@ class OpenTransaction:
 class PendingOffsets:
     """The offsets of all open transactions of one shard."""
 
-    __slots__ = ("_by_producer", "_prefixes", "_topics", "by_place")
+    __slots__ = ("_by_producer", "_holders", "_prefixes", "_topics", "by_place")
 
     def __init__(self) -> None:
         self.by_place: dict[Place, dict[int, Partitions]] = {}
         """The same offsets by group and topic, then by producer id. Empty if nothing is pending."""
         self._by_producer: dict[int, OpenTransaction] = {}
+        self._holders = Holders()
         self._topics: dict[GroupId, dict[TopicName, None]] = {}
         """The topics of each group with a pending offset."""
         self._prefixes: dict[bytes, Place] = {}
@@ -85,19 +88,28 @@ class PendingOffsets:
         known = self._by_producer.get(producer_id)
         return None if known is None else known.epoch
 
+    def group_ids(self) -> list[GroupId]:
+        """Return the groups with a pending offset."""
+        return list(self._topics)
+
     def has_group(self, group_id: GroupId) -> bool:
         """Return whether a group has a pending offset."""
         return group_id in self._topics
 
     def partitions_of(self, group_id: GroupId, topic: TopicName) -> set[int]:
         """Return the partitions of a topic with a pending offset of the group."""
-        producers = self.by_place.get((group_id, topic), {})
-        return {partition for partitions in producers.values() for partition in partitions}
+        place = group_id, topic
+        return self._holders.few(place).union(
+            *(self.by_place[place][one] for one in self._holders.wide(place))
+        )
 
     def has(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Return whether a partition has a pending offset of the group."""
-        producers = self.by_place.get((group_id, topic))
-        return producers is not None and any(partition in one for one in producers.values())
+        place = group_id, topic
+        producers = self.by_place.get(place)
+        return producers is not None and any(
+            partition in producers[one] for one in self._holders.of_any(place, (partition,))
+        )
 
     def of_group(self, group_id: GroupId) -> dict[TopicName, set[int]]:
         """Return the partitions with a pending offset of a group."""
@@ -116,8 +128,9 @@ class PendingOffsets:
         """Add the offsets of a change, whose first record is at `position`; return their groups."""
         match change:
             case OffsetCommit():
-                one = _pending(change, position)
-                self._partitions(producer, (change.group_id, change.topic))[change.partition] = one
+                place = change.group_id, change.topic
+                self._partitions(producer, place)[change.partition] = _pending(change, position)
+                self._holders.hold(producer.producer_id, place, (change.partition,))
                 return (change.group_id,)
             case ColumnBatch():
                 self._put_columns(change, position, producer)
@@ -142,7 +155,9 @@ class PendingOffsets:
             repeat(NO_EXPIRY),
             strict=False,
         )
-        partitions = self._partitions(producer, (shape.group_id, shape.topic))
+        place = shape.group_id, shape.topic
+        partitions = self._partitions(producer, place)
+        self._holders.widen(producer.producer_id, place, partitions)
         partitions.update(zip(shape.partitions.tolist(), map(PendingOffset._make, rows), strict=True))
 
     def _partitions(self, producer: Producer, place: Place) -> Partitions:
@@ -168,13 +183,20 @@ class PendingOffsets:
                 self._prefixes[prefix] = place
         producers[producer_id] = partitions
 
-    def _discard(self, producer_id: int, place: Place) -> None:
-        """Remove a producer from a place, and the place if it was the only one."""
+    def _holding(self, place: Place, partitions: Collection[int]) -> list[tuple[int, Partitions]]:
+        """Return the producers that may have a pending offset of one of these partitions."""
+        producers = self.by_place[place]
+        return [(one, producers[one]) for one in self._holders.of_any(place, partitions)]
+
+    def _discard(self, producer_id: int, place: Place, partitions: Partitions) -> None:
+        """Remove a producer with these pending offsets from a place, and the place if it was the only one."""
         producers = self.by_place[place]
         del producers[producer_id]
+        self._holders.discard(producer_id, place, partitions)
         if producers:
             return
         del self.by_place[place]
+        self._holders.forget(place)
         topics = self._topics[place[0]]
         del topics[place[1]]
         if not topics:
@@ -193,15 +215,16 @@ class PendingOffsets:
         moved: list[tuple[Place, dict[int, PendingOffset]]] = []
         known = self._by_producer.pop(producer_id, None)
         for place, partitions in known.places.items() if known is not None else ():
-            self._discard(producer_id, place)
+            self._discard(producer_id, place, partitions)
             if is_committed:
                 values = {
                     partition: one
                     for partition, one in partitions.items()
                     if one is not None and one.position < position
                 }
-                for others in self.by_place.get(place, {}).values():
-                    _outdate(others, values)
+                if place in self.by_place:
+                    for _, others in self._holding(place, values):
+                        _outdate(others, values)
                 moved.append((place, values))
         return moved
 
@@ -247,25 +270,25 @@ class PendingOffsets:
 
     def _outdate_each(self, place: Place, committed: Collection[int]) -> None:
         """Take the values of the pending offsets of some partitions, of all producers."""
-        producers = self.by_place.get(place)
-        if not producers or not committed:
+        if place not in self.by_place or not committed:
             return
         as_set = set(committed)
-        for partitions in producers.values():
+        for _, partitions in self._holding(place, as_set):
             for partition in partitions.keys() & as_set:
                 partitions[partition] = None
 
     def _remove_each(self, place: Place, removed: Collection[int]) -> None:
         """Remove the pending offsets of some partitions, of all producers."""
-        producers = self.by_place.get(place)
-        if not producers or not removed:
+        if place not in self.by_place or not removed:
             return
         as_set = set(removed)
-        for producer_id, partitions in list(producers.items()):
-            for partition in partitions.keys() & as_set:
+        for producer_id, partitions in self._holding(place, as_set):
+            gone = partitions.keys() & as_set
+            for partition in gone:
                 del partitions[partition]
+            self._holders.let_go(producer_id, place, gone)
             if not partitions:
-                self._discard(producer_id, place)
+                self._discard(producer_id, place, partitions)
                 known = self._by_producer[producer_id]
                 del known.places[place]
                 if not known.places:
@@ -283,7 +306,11 @@ class PendingOffsets:
 
     def restore(self, producer: Producer, place: Place, partitions: Partitions) -> None:
         """Add pending offsets of a copy."""
-        self._partitions(producer, place).update(partitions)
+        known = self._partitions(producer, place)
+        if len(partitions) > _FEW:
+            self._holders.widen(producer.producer_id, place, known)
+        known.update(partitions)
+        self._holders.hold(producer.producer_id, place, partitions)
 
 
 def _pending(commit: OffsetCommit, position: int) -> PendingOffset:

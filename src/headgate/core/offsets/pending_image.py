@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 from headgate.core.contract import MalformedImage, Producer
-from headgate.core.offsets.pending import Partitions, PendingOffset, PendingOffsets, Place
+from headgate.core.offsets.pending import Partitions, PendingOffset, PendingOffsets
+from headgate.core.offsets.pending_holders import Place
 from headgate.domain.ids import GroupId, Millis, TopicName
 
 PENDING: Final = "pending"

@@ -25,7 +25,8 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.commit import commit
 from headgate.core.offsets.fetch_steps import with_unstable
-from headgate.core.offsets.pending import PendingOffset, PendingOffsets, Place
+from headgate.core.offsets.pending import PendingOffset, PendingOffsets
+from headgate.core.offsets.pending_holders import Place
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis

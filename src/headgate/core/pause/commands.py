@@ -64,6 +64,13 @@ class ListPausedPartitions:
     """Continue after this partition; None: start at the first one."""
 
 
+@dataclass(slots=True, frozen=True)
+class ReadPauses:
+    """Read all pauses of a group, of any kind or of none. Reply: `PausedPartitions`."""
+
+    group_id: GroupId
+
+
 class ListedPartition(NamedTuple):
     """One paused partition."""
 

@@ -22,6 +22,7 @@ from headgate.core.pause.commands import (
     PausePartitions,
     PauseResult,
     PauseState,
+    ReadPauses,
     ResumePartitions,
 )
 from headgate.core.pause.contract import Pausing
@@ -70,7 +71,12 @@ class PauseDispatch:
 
     def handlers(self) -> Mapping[type[Any], Handler]:
         """Return the handler of each command."""
-        return {PausePartitions: self.pause, ResumePartitions: self.resume, ListPausedPartitions: self.list}
+        return {
+            PausePartitions: self.pause,
+            ResumePartitions: self.resume,
+            ListPausedPartitions: self.list,
+            ReadPauses: self.read,
+        }
 
     # --- commands ---
 
@@ -105,6 +111,10 @@ class PauseDispatch:
         if isinstance(pausing, PauseResult):
             return answer(token, pausing)
         return answer(token, self._listed(pausing, command))
+
+    def read(self, command: ReadPauses, now: Millis, token: Token) -> GroupEffects:
+        """Read all pauses of a group."""
+        return answer(token, self._paused.of(command.group_id))
 
     def _find(self, group_id: GroupId) -> Pausing | PauseResult:
         """Return the `Pausing` of the group, or why it cannot be paused."""

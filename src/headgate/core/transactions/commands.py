@@ -61,6 +61,8 @@ class AddPartitions:
     producer: Producer
     partitions: Partitions
     client_transaction_version: int = 0
+    is_patient: bool = False
+    """Whether it waits for a while if the last transaction is being completed."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -206,6 +206,9 @@ def _end_with_epoch_bump(old: TransactionMetadata, command: DecideTransaction, n
     if is_repeated:
         if old.state is not _completed_as(command):
             return _refused(ErrorCode.INVALID_TXN_STATE)
+        if old.producer_epoch == GREATEST_EPOCH:
+            # A timeout ended it. In this epoch the next timeout could not fence the producer.
+            return _refused(ErrorCode.PRODUCER_FENCED)
         return Decision(None, ProducerAnswer(ErrorCode.NONE, old.producer_id, old.producer_epoch))
     if command.is_committed and old.state is not states.ONGOING:
         return _refused(ErrorCode.INVALID_TXN_STATE)

@@ -1,8 +1,8 @@
 """One shard of the transaction coordinator; a `headgate.core.contract.Shard`.
 
     durable    the state of each transactional id                     changed only by `apply`
-    volatile   deadlines, the prepared transactions that the writer of markers was not told of yet
-               changed by `handle`, reset by `loaded`
+    volatile   deadlines, the prepared transactions that the writer of markers was not told of yet, partitions
+               that wait for the end of a transaction: changed by `handle`, reset by `loaded`
 
 Rules:
 
@@ -12,6 +12,7 @@ Rules:
    The writer answers with `MarkersWritten`.
 3. An id that had no transition for `transactional.id.expiration.ms` is forgotten, unless a transaction is
    open or prepared. A sweep looks for them, some at a time.
+4. Partitions that are added while the last transaction is being completed wait for its markers, for a while.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ from headgate.core.transactions.decisions import (
     verify_partitions,
 )
 from headgate.core.transactions.listing import listed
+from headgate.core.transactions.overview import TransactionOverview
 from headgate.core.transactions.states import BETWEEN_TRANSACTIONS, PREPARED
 from headgate.core.transactions.transitions import completed, fenced
+from headgate.core.transactions.waiting import PATIENCE_MS, PatienceOver, WaitingPartitions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
@@ -66,7 +69,7 @@ _NOTHING: TransactionEffects = Effects()
 
 PREPARED_AT_ONCE: Final = 100
 """Maximum of transactions in one reply to the writer of markers."""
-TIMED_OUT_AT_ONCE: Final = 20
+DUE_AT_ONCE: Final = 20
 AGAIN_MS: Final = 10_000
 """Delay after which an abort that could not be recorded is decided again."""
 SWEPT_AT_ONCE: Final = 1000
@@ -85,16 +88,19 @@ class TransactionShard:
 
     def __init__(self, settings: Settings) -> None:
         self.by_id: dict[str, TransactionMetadata] = {}
+        self.overview = TransactionOverview()
+        """For the metrics."""
         self._settings = settings
         self._system_time = SystemTime()
-        self._deadlines: Deadlines[str | _Sweep] = Deadlines()
-        """When transactions time out, by transactional id, and the sweep. The deadline of a transaction that
-        has ended remains, and has no effect.
+        self._deadlines: Deadlines[str | PatienceOver | _Sweep] = Deadlines()
+        """When transactions time out, by transactional id, when waits end, and the sweep. The deadline of a
+        transaction that has ended remains, and has no effect.
         """
         self._untold: dict[str, None] = {}
         """Ids with a prepared transaction that the writer of markers was not told of."""
         self._writer: Token | None = None
         """The parked `AwaitPrepared`; there are no untold transactions then."""
+        self._waiting = WaitingPartitions()
         self._unswept: list[str] = []
         self._handlers: dict[type[Any], Callable[[Any, Millis, Token], TransactionEffects]] = {
             InitProducerId: self._init_producer_id,
@@ -118,8 +124,9 @@ class TransactionShard:
     def apply(self, record: TransactionRecord, position: int, producer: Producer | None = None) -> None:
         """Apply a record to the durable state."""
         if isinstance(record, TransactionTombstone):
-            self.by_id.pop(record.transactional_id, None)
+            self.overview.note(self.by_id.pop(record.transactional_id, None), None)
         else:
+            self.overview.note(self.by_id.get(record.transactional_id), record)
             self.by_id[record.transactional_id] = record
 
     def current_record(self, record: TransactionRecord) -> TransactionRecord:
@@ -131,6 +138,7 @@ class TransactionShard:
         """Set the deadlines of open transactions, and tell of all prepared ones."""
         self._deadlines = Deadlines()
         self._untold, self._writer, self._unswept = {}, None, []
+        self._waiting = WaitingPartitions()
         for transactional_id, one in self.by_id.items():
             if one.state is states.ONGOING:
                 age_ms = self._system_time.at(now) - one.start_timestamp
@@ -169,7 +177,35 @@ class TransactionShard:
 
     def _add_partitions(self, command: AddPartitions, now: Millis, token: Token) -> TransactionEffects:
         old = self.by_id.get(command.transactional_id)
+        if command.is_patient and old is not None and old.state in PREPARED:
+            return self._wait(command, now, token)
         return self._effects(add_partitions(old, command, self._system_time.at(now)), now, token)
+
+    def _wait(self, command: AddPartitions, now: Millis, token: Token) -> TransactionEffects:
+        """Park partitions until the last transaction is complete, if there is room for them."""
+        if not self._waiting.park(command, token):
+            return _answer(token, ErrorCode.CONCURRENT_TRANSACTIONS)
+        over = PatienceOver(command.transactional_id)
+        if self._deadlines.due_at(over) is None:
+            self._deadlines.set(over, Millis(now + PATIENCE_MS))
+        return _NOTHING
+
+    def _after(self, record: TransactionMetadata, now: Millis) -> TransactionEffects:
+        """Complete a transaction, and add what waited for that to the next one."""
+        self._deadlines.cancel(PatienceOver(record.transactional_id))
+        latest, replies = record, []
+        for command, token in self._waiting.take(record.transactional_id):
+            decision = add_partitions(latest, command, self._system_time.at(now))
+            replies.append(Reply(token, decision.answer))
+            latest = decision.record or latest
+        if latest is record:
+            return Effects((record,), replies)
+        self._deadlines.set(record.transactional_id, Millis(now + latest.timeout_ms))
+        return Effects((record, latest), replies)
+
+    def _wait_no_more(self, transactional_id: str) -> list[Reply]:
+        waiting = self._waiting.take(transactional_id)
+        return [Reply(token, ErrorCode.CONCURRENT_TRANSACTIONS) for _, token in waiting]
 
     def _verify_partitions(self, command: VerifyPartitions, now: Millis, token: Token) -> TransactionEffects:
         return _answer(token, verify_partitions(self.by_id.get(command.transactional_id), command))
@@ -227,7 +263,8 @@ class TransactionShard:
             or command.start_timestamp != old.start_timestamp
         ):
             return _answer(token, ErrorCode.INVALID_TXN_STATE)
-        return Effects((completed(old, self._system_time.at(now)),), (Reply(token, ErrorCode.NONE),))
+        effects = self._after(completed(old, self._system_time.at(now)), now)
+        return Effects(effects.records, (Reply(token, ErrorCode.NONE), *effects.replies))
 
     # --- descriptions ---
 
@@ -245,20 +282,24 @@ class TransactionShard:
         return _NOTHING
 
     def _tick(self, command: Tick, now: Millis, token: Token) -> TransactionEffects:
-        """Abort what has timed out, some at a time, or go on with the sweep."""
+        """Abort what has timed out, some at a time, or go on with the sweep; end waits."""
         timed_out: list[TransactionMetadata] = []
         records: list[TransactionRecord] = []
+        replies: list[Reply] = []
         deadlines = self._deadlines
         deadlines.begin_tick(now)
-        while len(timed_out) < TIMED_OUT_AT_ONCE and (key := deadlines.pop(now)) is not None:
+        while len(timed_out) + len(replies) < DUE_AT_ONCE and (key := deadlines.pop(now)) is not None:
             if isinstance(key, _Sweep):
                 records += self._sweep(now)
                 break
-            if self._is_open(key):
+            if isinstance(key, PatienceOver):
+                replies += self._wait_no_more(key.transactional_id)
+            elif self._is_open(key):
                 timed_out.append(fenced(self.by_id[key], self._system_time.at(now), self._version))
                 deadlines.set(key, Millis(now + AGAIN_MS))
         deadlines.end_tick()
-        return Effects(timed_out + records, self._tell(timed_out) if timed_out else ())
+        self.overview.timed_out += len(timed_out)
+        return Effects(timed_out + records, replies + (self._tell(timed_out) if timed_out else []))
 
     def _sweep(self, now: Millis) -> list[TransactionRecord]:
         """Forget ids that are idle for too long, among the next ones of all."""

@@ -20,8 +20,22 @@ class ShareCounts:
         self.redeliveries = 0
         self.expired = 0
         """Records whose lock ended before they were acknowledged."""
+        self.acknowledgements = 0
+        """Acknowledgements of one share-partition that were not refused, whatever their number of records."""
+        self.loads = 0
+        """Share-partitions that were loaded."""
+        self.load_ms = 0
+        """Time that all these loads took."""
         self.acknowledged = dict.fromkeys(AcknowledgeType, 0)
         """Records by type."""
+        self.dead_letters = 0
+        """Dead letters that are durable."""
+        self.dead_letter_appends = 0
+        """Batches of them that were appended, or refused."""
+        self.failed_dead_letters = 0
+        """Attempts to write dead letters that failed."""
+        self.failed_letters = Seldom(FAILURES_TOLD)
+        """Decides which of these are logged."""
         self.failed_writes = Seldom(FAILURES_TOLD)
         """Decides which failed writes of states are logged."""
 
@@ -33,11 +47,14 @@ class ShareCounts:
             else:
                 self.redeliveries += last - first + 1
 
-    def count_acknowledged(self, batches: Sequence[AcknowledgementBatch]) -> None:
-        """Count acknowledgements that were not refused."""
+    def count_acknowledged(self, batches: Sequence[AcknowledgementBatch], start_offset: int) -> None:
+        """Count acknowledgements that were not refused; those below the start offset are ignored."""
+        self.acknowledgements += 1
         for first, last, types in batches:
+            below = max(0, start_offset - first)
             if len(types) == 1:
-                self.acknowledged[AcknowledgeType(types[0])] += last - first + 1
+                self.acknowledged[AcknowledgeType(types[0])] += max(0, last - first + 1 - below)
                 continue
+            types = types[below:] if below else types
             for known in AcknowledgeType:
                 self.acknowledged[known] += types.count(known)

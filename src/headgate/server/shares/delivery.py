@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.contract import RequestSteps
+from headgate.core.pause.commands import ReadPauses
 from headgate.core.share.fetching import (
     AcknowledgeErrors,
     Acknowledgements,
@@ -17,12 +19,19 @@ from headgate.core.share.fetching import (
     ShareFetchWish,
 )
 from headgate.core.share.partition.checks import check_batches
+from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
 from headgate.core.share.partition.share_partition import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
+from headgate.core.share.state.state import ShareState
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId
 from headgate.domain.offset_reset import ResetStrategy
+from headgate.records import PausedPartitions
+from headgate.records.share_batches import DeliveryState
 from headgate.records.share_state_model import ShareKey
+from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.loop_watch import Job
+from headgate.server.shares.administration import ShareAdministration
 from headgate.server.shares.counts import ShareCounts
 from headgate.server.shares.fetch import ShareFetch
 from headgate.server.shares.gauges import share_gauges
@@ -35,6 +44,10 @@ from headgate.topics.topic import Topic
 _RETRY_MS: Final = 1_000
 _RELEASED_AT_ONCE: Final = 20
 """Share-partitions of which what a member had is taken back in one iteration of the loop."""
+_RELEASING_MS: Final = 3
+"""Time after which no more of them follow in one iteration."""
+_CONFIGURED_AT_ONCE: Final = 20
+"""Share-partitions that follow new settings of their group in one iteration of the loop."""
 
 
 class ShareDelivery:
@@ -45,7 +58,12 @@ class ShareDelivery:
         self.sessions = ShareSessions(node.topics.settings["group.share.max.share.sessions"])
         self._groups: dict[GroupId, dict[PartitionKey, SharedPartition]] = {}
         self._settings: dict[GroupId, ShareGroupSettings] = {}
+        self._letting_go: set[GroupId] = set()
+        """Groups whose partitions are to be given up."""
+        self._pauses: dict[GroupId, PausedPartitions] = {}
+        """The pauses of each group in use, as its shard told them."""
         self._counts = ShareCounts()
+        self.administration = ShareAdministration(node, self)
         node.topics.on_group_configured.append(self._configured)
         node.topics.on_deleted.append(self._deleted)
 
@@ -69,7 +87,11 @@ class ShareDelivery:
     def gauges(self) -> Iterator[Metric | None]:
         """Yield the metrics, and None where a slice may end."""
         partitions = [shared for group in self._groups.values() for shared in group.values()]
-        return share_gauges(partitions, len(self.sessions), self._counts)
+        return share_gauges(partitions, len(self.sessions), self._counts, self._node.steady_time())
+
+    def find(self, group_id: GroupId, key: PartitionKey) -> SharedPartition | None:
+        """Return a share-partition that is in use."""
+        return self._groups.get(group_id, {}).get(key)
 
     def needs_preparation(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> bool:
         """Return whether a fetch must run `prepare` before."""
@@ -79,8 +101,14 @@ class ShareDelivery:
     def prepare(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
         """Open the logs of partitions that are not in use yet, and load their states, in steps."""
         for key in keys:
+            if group_id not in self._pauses:
+                yield from self._learn_pauses(group_id)
             if key in self._groups.get(group_id, {}):
-                continue
+                continue  # perhaps since the group's shard was asked: nobody else may make it meanwhile
+            if group_id not in self._pauses:
+                continue  # the group's shard does not answer: the fetch reports an error
+            if key in self._groups.get(group_id, {}):
+                continue  # another fetch may have begun meanwhile
             shared = self._new(group_id, key)
             start = -1
             found = shared.partition()
@@ -96,12 +124,70 @@ class ShareDelivery:
             shared.load(start)
             yield None
 
+    def borrow(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
+        """Take share-partitions into use without a session, in steps; idle ones are given up later."""
+        yield from self.prepare(group_id, keys)
+        self._let_go_later(group_id)
+
+    def resume(self, states: Mapping[ShareKey, ShareState]) -> None:
+        """Go on with the dead letters that were due when the node stopped."""
+
+        def steps() -> RequestSteps[None]:
+            for key in list(states):
+                state = states.get(key)
+                if state is not None and state.batches.batches().has_state(DeliveryState.ARCHIVING):
+                    yield from self.borrow(key.group_id, [(key.topic_id, key.partition)])
+                yield None
+
+        failed = partial(unexpected, Where.HOUSEKEEPING, "dead letters cannot be continued")
+        self._node.request_work.run(steps(), Job("dead letters"), lambda done: None, failed)
+
+    def _learn_pauses(self, group_id: GroupId) -> RequestSteps[None]:
+        there: Future[None] = Future()
+        self._ask_for_pauses(group_id, lambda: there.set_result(None))
+        yield there if not there.done() else None
+
+    def _ask_for_pauses(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
+        """Ask the group's shard. Its replies are in the order of the pauses."""
+
+        def told(pauses: PausedPartitions | ErrorCode) -> None:
+            if not isinstance(pauses, ErrorCode):
+                self._pauses[group_id] = pauses
+                for shared in self.partitions(group_id):
+                    shared.pause(is_paused=self._is_paused(group_id, shared.topic_key))
+            on_done()
+
+        self._node.router.owner_of(group_id).submit(group_id, ReadPauses(group_id), told)
+
+    def _is_paused(self, group_id: GroupId, key: PartitionKey) -> bool:
+        topic_id, index = key
+        return index in self._pauses[group_id].get(topic_id, {})
+
+    def repaused(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
+        """Follow the pauses of a group that were just changed, then call `on_done`."""
+        if group_id in self._pauses:
+            self._ask_for_pauses(group_id, on_done)
+        else:
+            on_done()
+
+    def is_being_released(self, group_id: GroupId, key: PartitionKey) -> bool:
+        """Return whether a share-partition is paused, and members still have records of it."""
+        shared = self._groups.get(group_id, {}).get(key)
+        return shared is not None and shared.is_paused and not shared.is_released
+
+    def holder(self, group_id: GroupId, key: PartitionKey) -> MemberId | None:
+        """Return a member that has records of a share-partition; None if there is none."""
+        shared = self._groups.get(group_id, {}).get(key)
+        found = None if shared is None or shared.machine is None else shared.machine.first_holder()
+        return None if found is None else found[0]
+
     def _new(self, group_id: GroupId, key: PartitionKey) -> SharedPartition:
         group = self._groups.setdefault(group_id, {})
         share_key = ShareKey(group_id, *key)
         settings = self.settings_of(group_id)
         shared = group[key] = SharedPartition(self._node, share_key, settings, self._counts)
         shared.on_discarded = partial(self._forget, group_id, shared)
+        shared.is_paused = self._is_paused(group_id, key)
         return shared
 
     def fetch(self, wish: ShareFetchWish, on_done: Callable[[list[DeliveredRecords]], None]) -> ShareFetch:
@@ -134,7 +220,6 @@ class ShareDelivery:
         if not given:
             on_done(errors)
             return
-        may_renew = is_renewing and self.settings_of(session.group_id).may_renew
 
         def done(key: PartitionKey, error: ErrorCode) -> None:
             errors[key] = error
@@ -142,15 +227,27 @@ class ShareDelivery:
                 on_done({key: errors[key] for key in given})
 
         for key, batches in given.items():
-            error = check_batches(batches, may_renew=may_renew)
             shared = self._groups.get(session.group_id, {}).get(key)
-            if error:
+            error = check_batches(batches, may_renew=is_renewing)
+            error = error or self._acknowledgement_error(session.group_id, key, batches)
+            if error or shared is None:
                 done(key, error)
-            elif shared is None:
-                done(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 shared.acknowledge(session.member_id, batches, partial(done, key))
             yield None
+
+    def _acknowledgement_error(
+        self, group_id: GroupId, key: PartitionKey, batches: Sequence[AcknowledgementBatch]
+    ) -> ErrorCode:
+        """Return why valid acknowledgements are refused, whatever was acquired."""
+        if self._node.topics.by_id(key[0]) is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if key not in self._groups.get(group_id, {}):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.settings_of(group_id).may_renew:
+            return ErrorCode.NONE
+        is_renewal = any(AcknowledgeType.RENEW in batch.types for batch in batches)
+        return ErrorCode.INVALID_RECORD_STATE if is_renewal else ErrorCode.NONE
 
     def close_session(self, session: ShareSession) -> None:
         """End a session, and release what its member has acquired in any partition of the group."""
@@ -173,26 +270,38 @@ class ShareDelivery:
             self._node.soon(lambda: self._let_go(group_id))
 
     def _release_some(self, leaving: deque[tuple[SharedPartition, Rest]]) -> None:
+        end = self._node.steady_time() + _RELEASING_MS
         for _ in range(min(len(leaving), _RELEASED_AT_ONCE)):
             shared, rest = leaving.popleft()
             shared.release(rest)
+            if self._node.steady_time() > end:
+                break
         if leaving:
             self._node.soon(lambda: self._release_some(leaving))
 
     def _let_go(self, group_id: GroupId) -> None:
         """Forget the partitions of a group that nobody fetches any more: its state may be altered now."""
+        self._letting_go.discard(group_id)
         if self.sessions.count(group_id):
             return
         for shared in list(self.partitions(group_id)):
             if shared.is_idle:
                 shared.discard(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if group_id in self._groups:
+            self._let_go_later(group_id)
+
+    def _let_go_later(self, group_id: GroupId) -> None:
+        if group_id not in self._letting_go:
+            self._letting_go.add(group_id)
             self._node.call_later(_RETRY_MS, lambda: self._let_go(group_id))
 
     def forget(self, group_id: GroupId, key: PartitionKey) -> None:
-        """Discard a share-partition whose state was changed by somebody else; the next fetch loads it."""
+        """Discard a share-partition whose state was just changed by somebody else; the next fetch loads it.
+
+        One that has not read its state yet is kept: it will read the new state.
+        """
         shared = self._groups.get(group_id, {}).get(key)
-        if shared is not None:
+        if shared is not None and shared.has_read_state:
             shared.discard(ErrorCode.FENCED_STATE_EPOCH)
 
     def _forget(self, group_id: GroupId, shared: SharedPartition) -> None:
@@ -202,12 +311,21 @@ class ShareDelivery:
             if not group:
                 del self._groups[group_id]
                 self._settings.pop(group_id, None)
+                self._pauses.pop(group_id, None)
 
     def _configured(self, group_id: str) -> None:
         name = GroupId(group_id)
         self._settings.pop(name, None)
-        for shared in list(self.partitions(name)):
-            shared.configure(self.settings_of(name))
+        self._configure_some(name, deque(self.partitions(name)))
+
+    def _configure_some(self, group_id: GroupId, following: deque[SharedPartition]) -> None:
+        """Let some share-partitions follow the group's settings, the others in the next iterations."""
+        for _ in range(min(len(following), _CONFIGURED_AT_ONCE)):
+            shared = following.popleft()
+            if not shared.error:
+                shared.configure(self.settings_of(group_id))
+        if following:
+            self._node.soon(lambda: self._configure_some(group_id, following))
 
     def _deleted(self, topic: Topic) -> None:
         for group in list(self._groups.values()):

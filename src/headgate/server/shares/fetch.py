@@ -7,7 +7,7 @@ waited for: what is available is acquired at once. A fetch whose session has end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from headgate.api.contract import RequestSteps
@@ -20,6 +20,8 @@ MOST_BYTES: Final = 1 << 20
 """A response has no more bytes of records, but at least one batch."""
 MOST_PARTITIONS: Final = 500
 """A response has no more partitions. Members get the rest with their next fetches, which begin elsewhere."""
+ENOUGH_RANGES: Final = 500
+"""With so many ranges of records a response is complete: each of them takes some microseconds."""
 AT_ONCE: Final = 50
 """Partitions that are looked at in one step."""
 
@@ -39,6 +41,7 @@ class ShareFetch:
         self._found: list[DeliveredRecords] = []
         self._records_left = wish.max_records
         self._bytes_left = min(wish.max_bytes, MOST_BYTES)
+        self._ranges_left = ENOUGH_RANGES
         self._waits_at: list[SharedPartition] = []
         self._is_done = False
 
@@ -49,8 +52,11 @@ class ShareFetch:
             keys = ()
         for first in range(0, len(keys), AT_ONCE):
             partitions = [self._find(key) for key in keys[first : first + AT_ONCE]]
-            if self._take(partitions):
-                return
+            for partition in partitions:
+                if self._take(partition):
+                    return
+                if self._found:
+                    yield None
             if not self._found:
                 for partition in partitions:
                     partition.wait(self)
@@ -74,11 +80,14 @@ class ShareFetch:
 
         `partition` is the one that has something. Of many, no others are looked at.
         """
-        if not self._take(self._waits_at if len(self._waits_at) <= AT_ONCE else (partition,)) and self._found:
+        for one in self._waits_at if len(self._waits_at) <= AT_ONCE else (partition,):
+            if self._take(one):
+                return True
+        if self._found:
             self._finish()
         return self._is_done
 
-    def _take(self, partitions: Sequence[SharedPartition]) -> bool:
+    def _take(self, partition: SharedPartition) -> bool:
         """Acquire records; return whether the fetch is answered, because it has enough or has ended."""
         if self._is_done:
             return True
@@ -86,20 +95,20 @@ class ShareFetch:
         if wish.session.has_ended:
             self._finish()
             return True
-        for partition in partitions:
-            portion = Portion(
-                wish.session.member_id, self._bytes_left, self._records_left, wish.batch_size, wish.mode
-            )
-            delivered = partition.fetch(portion)
-            if delivered is None:
-                continue
-            self._found.append(delivered)
-            self._records_left -= delivered.record_count
-            self._bytes_left -= len(delivered.records)
-            if self._records_left <= 0 or self._bytes_left <= 0 or len(self._found) >= MOST_PARTITIONS:
-                self._finish()
-                return True
-        return False
+        portion = Portion(
+            wish.session.member_id, self._bytes_left, self._records_left, wish.batch_size, wish.mode
+        )
+        delivered = partition.fetch(portion)
+        if delivered is None:
+            return False
+        self._found.append(delivered)
+        self._records_left -= delivered.record_count
+        self._bytes_left -= len(delivered.records)
+        self._ranges_left -= len(delivered.acquired)
+        is_enough = min(self._records_left, self._bytes_left, self._ranges_left) <= 0
+        if is_enough or len(self._found) >= MOST_PARTITIONS:
+            self._finish()
+        return self._is_done
 
     def cancel(self) -> None:
         """Give the fetch up: its connection is lost."""

@@ -15,6 +15,7 @@ and the fetches that wait for records.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
@@ -25,6 +26,7 @@ from headgate.core.share.partition.model import (
     AcknowledgementBatch,
     AcquireMode,
     Acquisition,
+    DeliveryLimits,
     StateChange,
 )
 from headgate.core.share.partition.share_partition import Rest, SharePartition
@@ -33,17 +35,21 @@ from headgate.core.share.state.commands import (
     UNKNOWN_START,
     ReadState,
     ReadStateResult,
+    ReopenState,
     StateResult,
     WriteState,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import MemberId
+from headgate.domain.ids import MemberId, Millis
 from headgate.domain.offset_reset import ResetStrategy
+from headgate.domain.setting import INT_MAX
 from headgate.log.batch import CorruptBatch
-from headgate.records.share_state_model import ShareKey
+from headgate.records.share_batches import StateBatch
+from headgate.records.share_state_model import DeadLetterMark, ShareKey
 from headgate.runtime.failures import Where, unexpected
 from headgate.server.shares.counts import ShareCounts
-from headgate.server.shares.reading import cut_to, fetched_records
+from headgate.server.shares.dead_letters import DeadLetters
+from headgate.server.shares.reading import read_batches
 from headgate.server.shares.settings import ShareGroupSettings
 from headgate.server.shares.surroundings import Surroundings
 from headgate.topics.partition import Partition, ReadResult
@@ -53,10 +59,17 @@ logger = logging.getLogger(__name__)
 
 MOST_READ_BYTES: Final = 256 << 10
 """Bytes that one fetch reads of one partition, but at least one batch."""
+_LEAST_READ_BYTES: Final = 16 << 10
+_READ_BEYOND: Final = 1.25
+"""A read is larger by this than what the wanted records have, judging from the last read."""
 _MOST_READS: Final = 8
 """Reads of one fetch, each of which finds only records that nobody gets, before others have their turn."""
 _WOKEN_AT_ONCE: Final = 20
+_WAKING_MS: Final = 3
+"""Time after which no more fetches are woken in one iteration of the loop."""
 _RETRY_MS: Final = 1_000
+_MOST_UNWRITTEN: Final = 2_000
+"""Ranges of records that are kept to be written again; a restart forgets what happened to earlier ones."""
 
 _FENCED: Final = frozenset(
     {ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST}
@@ -76,6 +89,10 @@ others become NOT_LEADER_OR_FOLLOWER, after which it fetches again.
 """
 
 OnDone = Callable[[ErrorCode], None]
+
+
+def _nobody_waits(error: ErrorCode) -> None:
+    """Do nothing with the result of a write."""
 
 
 class Portion(NamedTuple):
@@ -108,20 +125,37 @@ class SharedPartition:
         """Why this object is of no use, and has been discarded."""
         self.on_discarded: Callable[[], None] = lambda: None
         self._node = node
-        self._settings = settings
+        self.settings = settings
         self._counts = counts
+        self.letters = DeadLetters(node, self, counts)
         self._machine: SharePartition | None = None
         """None until it is loaded."""
         self._is_loading = False
+        self._load_began = Millis(0)
+        self.has_read_state = False
+        """Whether the share coordinator has answered."""
         self._state_epoch = 0
         self._leader_epoch = 0
         self._writes = 0
         """Number of writes that are not finished."""
+        self._complete_before = 0
+        """The offset before which, by the last write, as many records are complete as there are."""
+        self._unwritten: deque[StateBatch] = deque(maxlen=_MOST_UNWRITTEN)
+        """What nobody waits for, and could not be written: it is written again."""
+        self._is_writing_again = False
         self._queue: dict[WaitingFetch, None] = {}
         self._waiter: Waiter | None = None
+        self.is_paused = False
+        """Whether no records may be acquired."""
         self._is_reading_on = False
         """Whether a fetch stopped after `_MOST_READS`: there is more to read."""
         self._is_waking = False
+        self.holds = 0
+        """Administrators that look at this object: it is not given up meanwhile."""
+        self.when_ready: list[Callable[[], None]] = []
+        """Called once, when it is loaded or discarded."""
+        self._record_bytes = float(MOST_READ_BYTES)
+        """Bytes of a record in the last read, on the average."""
         self._cancel_timer: Callable[[], None] | None = None
         self._timer_at = 0
 
@@ -142,6 +176,7 @@ class SharedPartition:
         if self._is_loading or self._machine is not None or self.error:
             return
         self._is_loading = True
+        self._load_began = self._node.steady_time()
         partition = self.partition()
         if isinstance(partition, ErrorCode):
             self.discard(partition)
@@ -153,6 +188,7 @@ class SharedPartition:
         )
 
     def _was_read(self, result: ReadStateResult | ErrorCode, start_by_time: int) -> None:
+        self.has_read_state = True
         if self.error:
             return
         error = result if isinstance(result, ErrorCode) else result.error
@@ -168,34 +204,54 @@ class SharedPartition:
         if start < 0:
             self.discard(ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        machine = SharePartition(start, self._settings.limits)
-        self._load_on(machine, machine.load(result.batches), is_new=result.start_offset == UNKNOWN_START)
+        machine = SharePartition(start, self._limits)
+        self._complete_before = result.start_offset + max(0, result.delivery_complete_count)
+        is_new = result.start_offset == UNKNOWN_START
+        steps = machine.load(result.batches)
+        self._load_on(machine, steps, lambda: self._loaded(machine, result.dead_letters, is_new=is_new))
 
-    def _load_on(self, machine: SharePartition, steps: Iterator[None], *, is_new: bool) -> None:
+    def _load_on(
+        self, machine: SharePartition, steps: Iterator[None], when_loaded: Callable[[], None]
+    ) -> None:
         """Load one slice of the state, and the next one in a later iteration of the loop."""
         if self.error:
             return
         try:
             next(steps)
         except StopIteration:
-            self._loaded(machine, is_new=is_new)
+            when_loaded()
         except InvalidState as problem:
             logger.error(
                 "state of a share-partition is invalid", extra={"key": self.key.name, "why": str(problem)}
             )
             self.discard(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            self._node.soon(lambda: self._load_on(machine, steps, is_new=is_new))
+            self._node.soon(lambda: self._load_on(machine, steps, when_loaded))
 
-    def _loaded(self, machine: SharePartition, *, is_new: bool) -> None:
+    def _loaded(self, machine: SharePartition, mark: DeadLetterMark | None, *, is_new: bool) -> None:
         self._machine = machine
+        self._counts.loads += 1
+        self._counts.load_ms += self._node.steady_time() - self._load_began
         if is_new:
             self._persist_start(machine)
+        self._archive_exhausted(machine, 0)
+        self.letters.loaded(mark)
+        self._tell_ready()
         self.wake()
+
+    def _tell_ready(self) -> None:
+        waiting, self.when_ready = self.when_ready, []
+        for tell in waiting:
+            tell()
 
     def _persist_start(self, machine: SharePartition) -> None:
         """Persist the start of an empty window."""
-        self._persist(StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=()))
+        self.persist(StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=()))
+
+    def _persist_what_nobody_acknowledges(self, machine: SharePartition) -> None:
+        """Persist the start of an empty window, unless what was persisted last says that all is complete."""
+        if machine.start_offset == machine.end_offset > self._complete_before and not self._writes:
+            self._persist_start(machine)
 
     def _first_start(self, start_by_time: int) -> int:
         """Return where a share-partition begins that was never read (F3); -1 if its log cannot be read."""
@@ -203,7 +259,7 @@ class SharedPartition:
         if isinstance(partition, ErrorCode):
             return -1
         try:
-            match self._settings.reset.strategy:
+            match self.settings.reset.strategy:
                 case ResetStrategy.EARLIEST:
                     return partition.log_start_offset
                 case ResetStrategy.LATEST:
@@ -220,22 +276,55 @@ class SharedPartition:
             return
         self.error = error if error in _TOLD else ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._disarm()
+        self.letters.stop_waiting()
+        self._tell_ready()
         self.on_discarded()
         self.wake()
 
     def configure(self, settings: ShareGroupSettings) -> None:
         """Follow the new settings of the group."""
         self._stop_watching()  # the isolation level decides what is watched
-        self._settings = settings
+        self.settings = settings
         self._watch_log()
         if self._machine is not None:
-            self._machine.limits = settings.limits
+            was, self._machine.limits = self._machine.limits, self._limits
+            if self._machine.limits.delivery_count < was.delivery_count:
+                self._archive_exhausted(self._machine, 0)
+        self.letters.look_now()
         self.wake()
+
+    def _archive_exhausted(self, machine: SharePartition, offset: int) -> None:
+        """Archive what was delivered as often as allowed, some in each iteration of the loop."""
+        if self.error:
+            return
+        change, more = machine.archive_exhausted(offset, self._node.steady_time())
+        self.persist_and_wake(change)
+        if more is not None:
+            self._node.soon(lambda: self._archive_exhausted(machine, more))
+
+    @property
+    def _limits(self) -> DeliveryLimits:
+        topic = self._node.topics.by_id(self.key.topic_id)
+        return self.settings.limits_for("" if topic is None else topic.name)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Stop acquiring records, or go on; what is acquired may be acknowledged meanwhile."""
+        was_paused, self.is_paused = self.is_paused, is_paused
+        if was_paused and not is_paused:
+            self.wake()
+
+    @property
+    def is_released(self) -> bool:
+        """Return whether no member has records, and all changes are written."""
+        is_written = not self._writes and not self._unwritten
+        return is_written and (self._machine is None or not self._machine.is_any_in_flight)
 
     @property
     def is_idle(self) -> bool:
         """Return whether nothing is lost with this object but what a read of the state brings back."""
-        return not self._writes and not self._is_reading_state and not self._queue and not self._has_locks
+        is_written = not self._writes and not self._unwritten
+        is_used = self.holds or self._is_reading_state or self._queue or self._has_locks
+        return is_written and not is_used and not self.letters.is_waiting
 
     @property
     def _is_reading_state(self) -> bool:
@@ -259,13 +348,11 @@ class SharedPartition:
         if self.error:
             return DeliveredRecords(key=self.topic_key, error=self.error)
         machine = self._machine
-        if machine is None:
+        if machine is None or self.is_paused:
             return None
         self._is_reading_on = False
-        start = machine.start_offset
         delivered = self._fetch(machine, portion)
-        if delivered is None and machine.start_offset == machine.end_offset > start:
-            self._persist_start(machine)
+        self._persist_what_nobody_acknowledges(machine)
         return delivered
 
     def _fetch(self, machine: SharePartition, portion: Portion) -> DeliveredRecords | None:
@@ -297,19 +384,26 @@ class SharedPartition:
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return partition.read(
             machine.next_offset(),
-            min(MOST_READ_BYTES, max(0, portion.max_bytes)),
+            min(self._enough_bytes(portion.max_records), max(0, portion.max_bytes)),
             minimum_one=True,
-            is_committed=self._settings.is_committed,
+            is_committed=self.settings.is_committed,
         )
+
+    def _enough_bytes(self, records: int) -> int:
+        """Return how much to read for so many records: all that is read and not sent is lost time."""
+        wanted = min(float(MOST_READ_BYTES), records * self._record_bytes * _READ_BEYOND)
+        return max(_LEAST_READ_BYTES, int(wanted))
 
     def _acquire(
         self, machine: SharePartition, found: ReadResult, portion: Portion
     ) -> DeliveredRecords | None:
         offset = machine.next_offset()
         last_new = max(offset, machine.end_offset) + portion.max_records
+        read = read_batches(offset, found.records, found.aborted, last_new)
+        self._record_bytes = read.record_bytes
         wish = Acquisition(
             member_id=portion.member_id,
-            fetched=fetched_records(offset, found.records, found.aborted, last_new),
+            fetched=read.fetched,
             max_records=portion.max_records,
             batch_size=max(1, portion.batch_size),
             mode=portion.mode,
@@ -319,13 +413,13 @@ class SharedPartition:
         if not acquired:
             return None
         self._counts.count_acquired(acquired)
-        self._arm(now + self._settings.limits.lock_duration_ms)
+        self._arm(now + self.settings.limits.lock_duration_ms)
         return DeliveredRecords(
-            key=self.topic_key, records=cut_to(found.records, acquired), acquired=acquired
+            key=self.topic_key, records=read.cut(found.records, acquired), acquired=acquired
         )
 
     def _visible_end(self, partition: Partition) -> int:
-        return partition.last_stable_offset if self._settings.is_committed else partition.high_watermark
+        return partition.last_stable_offset if self.settings.is_committed else partition.high_watermark
 
     def acknowledge(
         self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], on_done: OnDone
@@ -335,13 +429,47 @@ class SharedPartition:
             on_done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         now = self._node.steady_time()
+        start = self._machine.start_offset
         error, change = self._machine.acknowledge(member_id, batches, now)
         if not error:
-            self._counts.count_acknowledged(batches)
+            self._counts.count_acknowledged(batches, start)
         if change is None:
             on_done(error)
         else:
-            self._persist(change, on_done)
+            self.persist(change, on_done)
+
+    def reopen(self, offsets: Sequence[tuple[int, int]], on_done: OnDone) -> None:
+        """Let complete records be delivered again; `on_done` gets the result when it is durable."""
+        machine = self._machine
+        assert machine is not None, "only a loaded share-partition has complete records"
+        change = machine.reopen(offsets)
+        self._complete_before = change.start_offset + change.delivery_complete_count
+        self._forget_unwritten(offsets)
+        command = ReopenState(
+            key=self.key,
+            state_epoch=self._state_epoch,
+            leader_epoch=self._leader_epoch,
+            delivery_complete_count=min(change.delivery_complete_count, INT_MAX),
+            offsets=offsets,
+        )
+
+        def done(result: StateResult | ErrorCode) -> None:
+            error = result if isinstance(result, ErrorCode) else result.error
+            machine.reopened(offsets, is_durable=not error)
+            self._written(change, on_done, result)
+
+        self._writes += 1
+        self._node.share_state.submit(self.key.name, command, done)
+
+    def _forget_unwritten(self, offsets: Sequence[tuple[int, int]]) -> None:
+        """Write no earlier completion of these offsets again."""
+        kept = [
+            batch
+            for batch in self._unwritten
+            if not any(first <= batch.last_offset and batch.first_offset <= last for first, last in offsets)
+        ]
+        self._unwritten.clear()
+        self._unwritten += kept
 
     def forget_member(self, member_id: MemberId) -> Rest | None:
         """Part with a member that left, if it has acquired records: pass what is returned to `release`."""
@@ -351,27 +479,34 @@ class SharedPartition:
         """Take back everything that a member has acquired, some in each iteration of the loop."""
         if self._machine is None or self.error:
             return
-        change, more = self._machine.release(rest)
-        self._persist_and_wake(change)
+        change, more = self._machine.release(rest, self._node.steady_time())
+        self.persist_and_wake(change)
         if more is not None:
             self._node.soon(lambda: self.release(more))
 
-    def _persist_and_wake(self, change: StateChange | None) -> None:
+    def persist_and_wake(self, change: StateChange | None) -> None:
         if change is not None:
-            self._persist(change)
+            self.persist(change)
             self.wake()
 
-    def _persist(self, change: StateChange, on_done: OnDone = lambda error: None) -> None:
+    def persist(
+        self,
+        change: StateChange,
+        on_done: OnDone = _nobody_waits,
+        mark: DeadLetterMark | None = None,
+    ) -> None:
         """Write a change to the share coordinator, and finish it when that is durable."""
         command = WriteState(
             key=self.key,
             state_epoch=self._state_epoch,
             leader_epoch=self._leader_epoch,
             start_offset=change.start_offset,
-            delivery_complete_count=change.delivery_complete_count,
+            delivery_complete_count=min(change.delivery_complete_count, INT_MAX),
             batches=change.batches,
+            dead_letters=mark,
         )
         self._writes += 1
+        self._complete_before = change.start_offset + change.delivery_complete_count
         self._node.share_state.submit(
             self.key.name, command, lambda result: self._written(change, on_done, result)
         )
@@ -390,11 +525,38 @@ class SharedPartition:
         if error in _FENCED:
             error = ErrorCode.FENCED_STATE_EPOCH if error == ErrorCode.INVALID_REQUEST else error
             self.discard(error)
+        elif error:
+            self._was_not_written(change, is_awaited=bool(change.write) or on_done is not _nobody_waits)
+        elif self._machine is not None and not self.error:
+            self._persist_what_nobody_acknowledges(self._machine)
         on_done(error)
+        self.letters.look()
         self.wake()
 
+    def _was_not_written(self, change: StateChange, *, is_awaited: bool) -> None:
+        """Write again later what nobody waits for: who waits is told, and has the records as before."""
+        self._complete_before = 0  # the next fetch writes the start again
+        if is_awaited:
+            return
+        self._unwritten += change.batches
+        if self._unwritten and not self._is_writing_again and not self.error:
+            self._is_writing_again = True
+            self._node.call_later(_RETRY_MS, self._write_again)
+
+    def _write_again(self) -> None:
+        """Write what could not be written. Later changes win: they have a higher delivery count or state."""
+        self._is_writing_again = False
+        if self._machine is None or self.error or not self._unwritten:
+            return
+        batches = tuple(self._unwritten)
+        self._unwritten.clear()
+        complete = self._machine.delivery_complete_count
+        start = self._machine.start_offset
+        self.persist(StateChange(start_offset=start, delivery_complete_count=complete, batches=batches))
+
     def _finish_write(self, machine: SharePartition, write: int, *, is_durable: bool) -> None:
-        machine.finish_write(write, is_durable=is_durable)
+        now = self._node.steady_time()
+        self.persist_and_wake(machine.finish_write(write, is_durable=is_durable, now=now))
         deadline = machine.next_deadline()
         if not is_durable and deadline is not None and not self.error:
             self._arm(deadline)  # the lock may have ended meanwhile
@@ -425,7 +587,7 @@ class SharedPartition:
             change = self._machine.expire(self._node.steady_time())
             if change is not None:
                 self._counts.expired += sum(last - first + 1 for first, last, _, _ in change.batches)
-            self._persist_and_wake(change)
+            self.persist_and_wake(change)
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, f"locks of {self.key.name} cannot be ended", failure)
             not_before = self._node.steady_time() + _RETRY_MS
@@ -451,7 +613,7 @@ class SharedPartition:
     @property
     def _waiters(self) -> Waiters:
         topics = self._node.topics
-        return topics.committed_waiters if self._settings.is_committed else topics.waiters
+        return topics.committed_waiters if self.settings.is_committed else topics.waiters
 
     def _watch_log(self) -> None:
         if self._queue and self._waiter is None and not self.error:
@@ -474,8 +636,12 @@ class SharedPartition:
 
     def _wake_some(self) -> None:
         self._is_waking = False
+        end = self._node.steady_time() + _WAKING_MS
         for fetch in list(islice(self._queue, _WOKEN_AT_ONCE)):
             if not self._has_something() or not fetch.look(self):
+                break
+            if self._node.steady_time() > end:
+                self.wake()
                 break
         else:
             self.wake()
@@ -486,7 +652,7 @@ class SharedPartition:
         machine = self._machine
         if self.error:
             return True
-        if machine is None or not machine.can_acquire():
+        if machine is None or self.is_paused or not machine.can_acquire():
             return False
         partition = self.partition()
         try:

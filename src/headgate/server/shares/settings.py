@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.core.share.partition.model import DeliveryLimits
@@ -20,6 +20,16 @@ class ShareGroupSettings:
     is_committed: bool
     """Whether the group reads committed records only."""
     may_renew: bool
+    dead_letter_topic: str = ""
+    """The topic that gets dead letters; empty: none."""
+    copies_dead_letters: bool = False
+    """Whether dead letters have the records' keys and values."""
+
+    def limits_for(self, topic: str) -> DeliveryLimits:
+        """Return the limits for a source topic: a dead-letter topic has no dead letters of its own."""
+        if topic != self.dead_letter_topic:
+            return self.limits
+        return replace(self.limits, keeps_dead_letters=False)
 
     @classmethod
     def of(cls, topics: Topics, group_id: str) -> ShareGroupSettings:
@@ -32,13 +42,17 @@ class ShareGroupSettings:
                 return setting.parse(overrides[name])
             return setting.default if setting.broker_name is None else topics.settings[setting.broker_name]
 
+        dead_letter_topic = value("errors.deadletterqueue.topic.name")
         return cls(
             DeliveryLimits(
                 delivery_count=value("share.delivery.count.limit"),
                 lock_duration_ms=value("share.record.lock.duration.ms"),
                 records=value("share.partition.max.record.locks"),
+                keeps_dead_letters=bool(dead_letter_topic),
             ),
             parse_reset(value("share.auto.offset.reset")),
             value("share.isolation.level") == "read_committed",
             value("share.renew.acknowledge.enable"),
+            dead_letter_topic,
+            value("errors.deadletterqueue.copy.record.enable"),
         )

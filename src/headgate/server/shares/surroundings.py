@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from headgate.api.contract import Durability, Router
     from headgate.domain.ids import Millis
+    from headgate.server.request_work import RequestWork
     from headgate.topics.topics import Topics
 
 
@@ -14,6 +16,18 @@ class Surroundings(Protocol):
     """The node, as share-partitions see it."""
 
     topics: Topics
+
+    router: Router
+
+    @property
+    def durability(self) -> Durability:
+        """Makes logs durable."""
+        ...
+
+    @property
+    def request_work(self) -> RequestWork:
+        """Runs long work in slices and in threads."""
+        ...
 
     @property
     def share_state(self) -> ShareStateShards:

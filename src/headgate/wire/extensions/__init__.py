@@ -15,6 +15,8 @@ EXTENSIONS: dict[int, ApiInfo] = {
     20004: ApiInfo("DescribeOffsetHistory", "describe_offset_history", 0, 0, 0),
     20005: ApiInfo("DescribeOffsetExpiry", "describe_offset_expiry", 0, 0, 0),
     20006: ApiInfo("ListExpiringGroups", "list_expiring_groups", 0, 0, 0),
+    20007: ApiInfo("DescribeShareDeliveries", "describe_share_deliveries", 0, 0, 0),
+    20008: ApiInfo("AlterShareDeliveries", "alter_share_deliveries", 0, 0, 0),
 }
 
 ALL_APIS: dict[int, ApiInfo] = {**APIS, **EXTENSIONS}

@@ -128,7 +128,9 @@ class SharePartitions:
 
 @dataclass(slots=True, frozen=True)
 class AlterShareOffsets:
-    """Prepare the states of an empty group to begin anew; an unknown group is created.
+    """Prepare the states of an empty group to begin anew, or paused ones of a group with members.
+
+    An unknown group is created.
 
     Reply: an `Initialization`, whose partitions the caller initializes with their new start offsets before it
     submits `PartitionsInitialized`; or `ShareGroupRefusal`.

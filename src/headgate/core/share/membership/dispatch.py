@@ -10,6 +10,7 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer
 from headgate.core.groups import Groups
 from headgate.core.kinds import Handler
+from headgate.core.pause.contract import Pausing
 from headgate.core.share.membership.commands import (
     JOINING,
     LEAVING,
@@ -33,6 +34,7 @@ from headgate.core.share.membership.context import ShareContext, ShareTimer
 from headgate.core.share.membership.group import ShareGroup
 from headgate.core.share.membership.groups import ShareGroups, gone_topics
 from headgate.core.share.membership.heartbeat import FIRST_EPOCH, heartbeat, removed, unknown_member
+from headgate.core.share.membership.pausing import SharePausing, are_paused
 from headgate.core.share.membership.states import (
     removable,
     with_deleting,
@@ -78,9 +80,9 @@ class ShareDispatch:
             ShareGroupConfigured: self.configured,
         }
 
-    def pausing(self) -> None:
-        """Return None: partitions of share groups cannot be paused."""
-        return
+    def pausing(self) -> Pausing:
+        """Return the object that pauses partitions of share groups."""
+        return SharePausing()
 
     # --- members ---
 
@@ -111,8 +113,10 @@ class ShareDispatch:
             return self._leave(context, group, command.member_id)
         is_retry_due = self._groups.is_retry_due(group_id, now)
         outcome = heartbeat(context, group, command, is_retry_due=is_retry_due)
-        if not isinstance(outcome, ShareGroupRefusal) and outcome[0].initialization is not None:
-            self._groups.requested(group_id, now)
+        if not isinstance(outcome, ShareGroupRefusal):
+            self._groups.rebalances += any(isinstance(one, ShareGroupTargetMetadata) for one in outcome[1])
+            if outcome[0].initialization is not None:
+                self._groups.requested(group_id, now)
         return outcome
 
     def _leave(
@@ -183,7 +187,10 @@ class ShareDispatch:
     # --- administration of states ---
 
     def alter(self, command: AlterShareOffsets, now: Millis, token: Token) -> GroupEffects:
-        """Prepare states to begin anew: the group epoch rises, and is the new state epoch (F19)."""
+        """Prepare states to begin anew: the group epoch rises, and is the new state epoch (F19).
+
+        A group with members is refused, unless all of these partitions are paused.
+        """
         group_id = command.group_id
         group = self._groups.find(group_id)
         if group is None:
@@ -191,7 +198,7 @@ class ShareDispatch:
                 return answer(token, self._not_found(group_id))
             group = ShareGroup(group_id)
         refusal = _non_empty(group)
-        if refusal is not None:
+        if refusal is not None and not are_paused(command.partitions, self._groups.paused.of(group_id)):
             return answer(token, refusal)
         epoch = group.epoch + 1  # the first one of a new group
         records: list[ShareGroupRecord] = [

@@ -6,7 +6,8 @@ and the times of the last requests for initialization.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar
 
 from headgate.core.commands import ListedGroup
@@ -28,6 +29,7 @@ from headgate.records.share_group_model import (
 )
 
 _PROTOCOL_TYPE = "share"
+_COUNTED_AT_ONCE = 500
 
 
 class ShareGroups:
@@ -41,6 +43,8 @@ class ShareGroups:
         "_standard",
         "_system_time",
         "by_id",
+        "paused",
+        "rebalances",
         "topics",
     )
     NAME: ClassVar[str] = "share"
@@ -56,6 +60,9 @@ class ShareGroups:
         """When the initialization of share-partitions was last requested."""
         self.by_id: dict[GroupId, ShareGroup] = {}
         self.topics = context.topics
+        self.paused = context.paused
+        self.rebalances = 0
+        """Target assignments that were computed since the start of the shard."""
 
     # --- records ---
 
@@ -85,6 +92,17 @@ class ShareGroups:
 
     # --- groups ---
 
+    def counting_by_state(self) -> Generator[None, None, Counter[str]]:
+        """Return the number of share groups by the name of their state, in small steps."""
+        states: Counter[str] = Counter()
+        for number, group_id in enumerate(list(self.by_id)):
+            group = self.find(group_id)
+            if group is not None:
+                states[group.state.value] += 1
+            if number % _COUNTED_AT_ONCE == 0:
+                yield
+        return states
+
     def group_ids(self) -> list[GroupId]:
         """Return every group, and every id with remaining records."""
         return list(self.by_id)
@@ -102,6 +120,11 @@ class ShareGroups:
         """Return a group's entry in a list of groups; None if there is none."""
         group = self.find(group_id)
         return None if group is None else ListedGroup(group_id, _PROTOCOL_TYPE, group.state.value, self.NAME)
+
+    def member_count(self, group_id: GroupId) -> int:
+        """Return the number of members; 0 for other groups."""
+        group = self.find(group_id)
+        return 0 if group is None else len(group.members)
 
     def is_empty(self, group_id: GroupId) -> bool:
         """Return whether it is a share group without members."""

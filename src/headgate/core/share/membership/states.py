@@ -56,9 +56,7 @@ def with_initialized(
 ) -> ShareGroupStatePartitions:
     """Return the record after initializations were confirmed; those that were not requested are ignored."""
     confirmed = {
-        topic_id: TopicPartitions(
-            name, tuple(index for index in indexes if index in set(partitions[topic_id]))
-        )
+        topic_id: TopicPartitions(name, tuple(filter(frozenset(partitions[topic_id]).__contains__, indexes)))
         for topic_id, (name, indexes) in states.initializing.items()
         if topic_id in partitions
     }

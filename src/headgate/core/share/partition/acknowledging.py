@@ -15,6 +15,7 @@ so that the member has the records again if the write fails (F17).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from headgate.core.share.partition.model import (
     AcknowledgementBatch,
@@ -32,7 +33,11 @@ from headgate.core.share.partition.ranges import (
     Delivery,
     Piece,
 )
+from headgate.core.share.partition.rejections import Cause, Rejection
+from headgate.domain.ids import MemberId, Millis
 from headgate.records.share_batches import StateBatch
+
+_REJECTED: Final = frozenset({ARCHIVING, ARCHIVED})
 
 
 def state_without_member(delivery: Delivery, limits: DeliveryLimits) -> int:
@@ -83,6 +88,20 @@ def acknowledged(
             new.append(Piece(first, last, delivery))
             first = last + 1
     return new
+
+
+def rejected_by(
+    member_id: MemberId, batch: AcknowledgementBatch, new: Sequence[Piece], now: Millis
+) -> Iterator[Rejection]:
+    """Yield what a member ended the delivery of, of the pieces that `acknowledged` returned for its batch."""
+    for first, last, delivery in new:
+        if delivery.state & ~PENDING not in _REJECTED:
+            continue
+        types = batch.types
+        word = types[0] if len(types) == 1 else types[first - batch.first_offset]
+        if word != AcknowledgeType.GAP:
+            cause = Cause.REJECTED if word == AcknowledgeType.REJECT else Cause.RELEASED
+            yield Rejection(first, last, cause, member_id, now, delivery.delivery_count)
 
 
 def _runs(batch: AcknowledgementBatch, first: int) -> Iterator[tuple[int, int]]:

@@ -24,14 +24,15 @@ from headgate.core.share.partition.model import (
 from headgate.core.share.partition.ranges import ACQUIRED, AVAILABLE, Delivery, Piece, Ranges
 
 MOST_RANGES: Final = 500
-"""A fetch acquires no more ranges that were delivered before; each takes some microseconds."""
+"""A fetch acquires no more ranges; each takes some microseconds."""
 
 
 class Lock(NamedTuple):
-    """Who acquires, and until when."""
+    """Who acquires, until when, and since when, in ms."""
 
     owner: int
     deadline: int
+    since: int
 
 
 class _Room(NamedTuple):
@@ -44,7 +45,7 @@ class _Room(NamedTuple):
 def room_for(wish: Acquisition, ranges: Ranges, limits: DeliveryLimits) -> _Room:
     """Return how much the window lets a member acquire (rule 4)."""
     fetched = wish.fetched
-    free = limits.records - (ranges.end - ranges.start)
+    free = limits.records - ranges.limited_size
     if free > 0:
         return _Room(fetched.last_offset, min(wish.max_records, free))
     inside = max(0, ranges.end - fetched.fetch_offset)
@@ -115,10 +116,13 @@ class Taking:
                 if base - begin >= self._wish.batch_size:
                     yield begin, base - 1
                     begin = base
+                    if len(self.taken) >= MOST_RANGES:
+                        return
         yield begin, end
 
     def _first_delivery(self, first: int, last: int) -> Delivery:
-        return Delivery(ACQUIRED, 1, self._lock.owner, self._lock.deadline, first, last - first + 1)
+        owner, deadline, since = self._lock
+        return Delivery(ACQUIRED, 1, owner, deadline, first, last - first + 1, since)
 
     def _take_again(self, piece: Piece) -> int:
         """Acquire records that were delivered before; return the offset after them."""
@@ -148,6 +152,7 @@ class Taking:
             delivery_count=delivery.delivery_count + 1,
             owner=self._lock.owner,
             deadline=self._lock.deadline,
+            acquired_at=self._lock.since,
         )
 
     def _put(self, piece: Piece) -> None:

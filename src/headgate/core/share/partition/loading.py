@@ -103,6 +103,7 @@ def _add_chunk(ranges: Ranges, columns: list[NDArray[np.signedinteger]], end: in
             array("q", bytes(8 * size)),
             array("q", batch_firsts.tobytes()),
             array("i", batch_sizes.tobytes()),
+            array("q", bytes(8 * size)),
         ),
         end,
     )

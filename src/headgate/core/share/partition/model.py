@@ -145,6 +145,7 @@ class DeliveryView(NamedTuple):
     delivery_count: int
     member_id: MemberId | None
     """Who has acquired the records."""
+    acquired_at: Millis | None
     locked_until: Millis | None
     is_changing: bool
     """Whether the state becomes final only when a write is durable."""

@@ -5,7 +5,7 @@ Rules:
 1. The ranges tile the window: each ends before the next one begins, the last one at the window's end.
 2. Neighbours with equal deliveries are one range, except at the border of two chunks.
 3. A chunk has at most `MOST` ranges. So finding an offset takes two binary searches, and a change of one
-   range moves some kilobytes, however many ranges there are. A range costs 35 bytes.
+   range moves some kilobytes, however many ranges there are. A range costs 43 bytes.
 4. Each chunk counts its available and its incomplete ranges, and knows a lower bound of its lock deadlines.
    So searches skip chunks, and a window of a million complete ranges goes in some thousand steps.
 """
@@ -53,6 +53,8 @@ class Delivery(NamedTuple):
     batch_first: int = NO_BATCH
     """First offset of the range with which they were first delivered, for isolation (F15)."""
     batch_size: int = 0
+    acquired_at: int = 0
+    """Time at which they were acquired, in ms; kept while a change is pending."""
 
 
 class Piece(NamedTuple):
@@ -67,6 +69,7 @@ class Chunk:
     """Some consecutive ranges. Only this module changes one."""
 
     __slots__ = (
+        "acquired_ats",
         "available",
         "batch_firsts",
         "batch_sizes",
@@ -88,6 +91,7 @@ class Chunk:
         self.deadlines = array("q")
         self.batch_firsts = array("q")
         self.batch_sizes = array("i")
+        self.acquired_ats = array("q")
         self.available = 0
         """Number of available ranges."""
         self.incomplete = 0
@@ -110,6 +114,7 @@ class Chunk:
             self.deadlines,
             self.batch_firsts,
             self.batch_sizes,
+            self.acquired_ats,
         )
 
     def delivery(self, i: int) -> Delivery:
@@ -121,6 +126,7 @@ class Chunk:
             self.deadlines[i],
             self.batch_firsts[i],
             self.batch_sizes[i],
+            self.acquired_ats[i],
         )
 
     def _count(self, pieces: Sequence[Piece], sign: int) -> None:
@@ -165,6 +171,7 @@ class Chunk:
         self.deadlines[i] = delivery.deadline
         self.batch_firsts[i] = delivery.batch_first
         self.batch_sizes[i] = delivery.batch_size
+        self.acquired_ats[i] = delivery.acquired_at
         if delivery.state == ACQUIRED:
             self.earliest = min(self.earliest, delivery.deadline)
 
@@ -209,13 +216,14 @@ class Chunk:
 class Ranges:
     """The ranges of a window; changed by `put`, `extend`, `trim` and `drop_complete` only."""
 
-    __slots__ = ("_chunks", "_firsts", "available", "complete_records", "end", "start")
+    __slots__ = ("_chunks", "_firsts", "_limited_from", "available", "complete_records", "end", "start")
 
     def __init__(self, start: int) -> None:
         """An empty window at offset `start`."""
         self.start = start
         self.end = start
         """The offset after the window."""
+        self._limited_from = start
         self.available = 0
         """Number of available ranges."""
         self.complete_records = 0
@@ -223,6 +231,11 @@ class Ranges:
         self._chunks: list[Chunk] = []
         self._firsts: list[int] = []
         """The first offset of each chunk."""
+
+    @property
+    def limited_size(self) -> int:
+        """Number of offsets that the window's limit counts: those below that were opened again do not."""
+        return self.end - max(self.start, self._limited_from)
 
     def __len__(self) -> int:
         """Number of ranges."""
@@ -232,6 +245,11 @@ class Ranges:
     def chunk_count(self) -> int:
         """Number of chunks."""
         return len(self._chunks)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of ranges that are neither available nor complete: a member has them, or a write decides."""
+        return sum(chunk.incomplete for chunk in self._chunks) - self.available
 
     def _chunk_end(self, index: int) -> int:
         return self._firsts[index + 1] if index + 1 < len(self._firsts) else self.end
@@ -259,6 +277,11 @@ class Ranges:
     def has_owner(self, index: int, owner: int) -> bool:
         """Return whether a range of this chunk is, or was until a pending change, acquired by this member."""
         return owner in self._chunks[index].owners
+
+    def has_count(self, index: int, delivery_count: int) -> bool:
+        """Return whether a chunk has an available range, and one that was delivered at least as often."""
+        chunk = self._chunks[index]
+        return chunk.available > 0 and max(chunk.counts) >= delivery_count
 
     def first_expired(self, now: int, index: int) -> int | None:
         """Return the first chunk from `index` on that may have a lock which ends at `now` or before."""
@@ -396,6 +419,17 @@ class Ranges:
         old = chunk.pieces(begin, len(chunk), self.end)
         self._replace(index, begin, len(chunk), old, _joined([*old, piece]))
         self.end = last + 1
+
+    def prepend(self, start: int, delivery: Delivery) -> None:
+        """Add the offsets from `start` up to the window."""
+        chunk = Chunk()
+        chunk.replace(0, 0, (), (Piece(start, self.start - 1, delivery),))
+        self._limited_from = max(self._limited_from, self.start)
+        self._chunks.insert(0, chunk)
+        self._firsts.insert(0, start)
+        self.available += chunk.available
+        self.complete_records += chunk.complete_records
+        self.start = start
 
     def add_chunk(self, columns: Sequence[array[int]], end: int) -> None:
         """Add at most `MOST` ranges up to the offset `end` (exclusive); the columns are those of a chunk."""

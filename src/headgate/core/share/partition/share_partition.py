@@ -19,17 +19,25 @@ Time is an argument, in ms of the steady clock. Every method is quick, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headgate.core.share.partition.acknowledging import (
     acknowledged,
+    rejected_by,
     settled,
     state_batches,
     state_without_member,
     without_member,
 )
 from headgate.core.share.partition.acquiring import Lock, Taking, room_for
+from headgate.core.share.partition.administering import (
+    archived,
+    released,
+    reopen,
+    reopened,
+    some_pieces,
+)
 from headgate.core.share.partition.loading import load_steps
 from headgate.core.share.partition.model import (
     Acknowledged,
@@ -53,6 +61,7 @@ from headgate.core.share.partition.ranges import (
     Piece,
     Ranges,
 )
+from headgate.core.share.partition.rejections import Cause, Rejection, Rejections
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, Millis
 from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches
@@ -61,6 +70,8 @@ MOST_AT_ONCE: Final = 250
 """About how many ranges `expire` and `release` change in one call."""
 MOST_ONE_BY_ONE: Final = 20
 """If more ranges of a chunk change, the whole chunk is replaced."""
+MOST_SKIPPED: Final = 100
+"""Ranges that `acquire` archives because the log no longer has them; a fetch reads again some times."""
 MOST_CHUNKS: Final = 100
 """Chunks of ranges that they look at in one call."""
 
@@ -95,11 +106,16 @@ class SharePartition:
         self._writes: dict[int, list[tuple[int, int]]] = {}
         """The pending writes, with the first and last offsets that each changes; no offset is in two."""
         self._last_write = 0
+        self.rejections = Rejections()
+        self._archiving_from: int | None = None
+        """No record below it waits for its dead letter; None: no record does."""
 
     def load(self, batches: StateBatches) -> Iterator[None]:
         """Take over the persisted state, before anything else, in steps. Raises InvalidState."""
         yield from load_steps(self._ranges, batches)
         self._ranges.drop_complete()
+        if batches.has_state(DeliveryState.ARCHIVING):
+            self._archiving_from = self._ranges.start
 
     @property
     def start_offset(self) -> int:
@@ -121,6 +137,19 @@ class SharePartition:
         """Return the number of ranges that the window is made of."""
         return len(self._ranges)
 
+    @property
+    def is_any_in_flight(self) -> bool:
+        """Return whether a member has records, or a write decides what becomes of some."""
+        return self._ranges.in_flight > 0
+
+    def first_holder(self) -> tuple[MemberId, Millis] | None:
+        """Return who has the first acquired record, and until when; None if nobody has any."""
+        piece = self._ranges.find(ACQUIRED, self._ranges.start, self._ranges.end)
+        member_id = None if piece is None else self._members.get(piece.delivery.owner)
+        if piece is None or member_id is None:
+            return None
+        return member_id, Millis(piece.delivery.deadline)
+
     def next_offset(self) -> int:
         """Return the offset at which to read the log for the next acquisition: the first available record."""
         piece = self._ranges.find(AVAILABLE, self._ranges.start, self._ranges.end)
@@ -128,7 +157,7 @@ class SharePartition:
 
     def can_acquire(self) -> bool:
         """Return whether a fetch could acquire records, if the log has some."""
-        return self._ranges.available > 0 or self._ranges.end - self._ranges.start < self.limits.records
+        return self._ranges.available > 0 or self._ranges.limited_size < self.limits.records
 
     def acquire(self, wish: Acquisition, now: Millis) -> list[AcquiredRecords]:
         """Acquire records for a member, and lock them until now plus the lock duration.
@@ -138,8 +167,10 @@ class SharePartition:
         """
         if wish.max_records <= 0 or room_for(wish, self._ranges, self.limits).records <= 0:
             return []
-        self._skip_hole(wish.fetched)
-        lock = Lock(self._number_of(wish.member_id), now + self.limits.lock_duration_ms)
+        if not self._skip_hole(wish.fetched):
+            self._ranges.drop_complete()
+            return []
+        lock = Lock(self._number_of(wish.member_id), now + self.limits.lock_duration_ms, now)
         taking = Taking(wish, self._ranges, self.limits, lock)
         taking.run()
         kept = taking.taken
@@ -156,14 +187,22 @@ class SharePartition:
             self._members[number] = member_id
         return number
 
-    def _skip_hole(self, fetched: FetchedRecords) -> None:
-        """Archive what the log no longer has before the first batch it returned (F14)."""
+    def _skip_hole(self, fetched: FetchedRecords) -> bool:
+        """Archive what the log no longer has before the first batch it returned (F14); some of it in each
+        call. Return whether that is all.
+        """
         first, end = fetched.fetch_offset, fetched.first_offset
-        while (piece := self._ranges.find(AVAILABLE, first, end - 1)) is not None:
+        for _ in range(MOST_SKIPPED):
+            piece = self._ranges.find(AVAILABLE, first, end - 1)
+            if piece is None:
+                break
             self._archive(piece)
             first = piece.last + 1
+        if self._ranges.find(AVAILABLE, first, end - 1) is not None:
+            return False
         if self._ranges.end < end:
             self._ranges.extend(end - 1, Delivery(ARCHIVED))
+        return True
 
     def _archive(self, piece: Piece) -> None:
         self._ranges.put((Piece(piece.first, piece.last, without_member(piece.delivery, ARCHIVED)),))
@@ -196,6 +235,7 @@ class SharePartition:
         owner = self._numbers.get(member_id, NOBODY)
         renewed_until = now + self.limits.lock_duration_ms
         new: list[list[Piece]] = []
+        rejected: list[Rejection] = []
         changed_up_to = -1
         for batch in batches:
             if batch.last_offset < self._ranges.start:
@@ -206,8 +246,12 @@ class SharePartition:
             if pieces[0].first <= changed_up_to:
                 return Acknowledged(ErrorCode.INVALID_RECORD_STATE)
             new.append(acknowledged(pieces, batch, self.limits, renewed_until))
+            if max(batch.types) > AcknowledgeType.ACCEPT:
+                rejected += rejected_by(member_id, batch, new[-1], now)
             if batch.types[-1] != AcknowledgeType.RENEW:
                 changed_up_to = batch.last_offset
+        for one in rejected:
+            self.rejections.note(one)
         return Acknowledged(ErrorCode.NONE, self._pending(new))
 
     def _acquired(self, batch: AcknowledgementBatch, owner: int) -> list[Piece] | ErrorCode:
@@ -236,6 +280,8 @@ class SharePartition:
         return self._change(batches, self._last_write)
 
     def _change(self, batches: Sequence[StateBatch], write: int = 0) -> StateChange:
+        if self.limits.keeps_dead_letters:
+            self._look_for_archiving(batches)
         return StateChange(
             write=write,
             start_offset=self._ranges.start,
@@ -243,10 +289,16 @@ class SharePartition:
             batches=batches,
         )
 
-    def finish_write(self, write: int, *, is_durable: bool) -> None:
-        """Make a pending change final, or undo it: the member then has the records until its lock ends."""
+    def finish_write(self, write: int, *, is_durable: bool, now: Millis) -> StateChange | None:
+        """Make a pending change final, or undo it: the member then has the records until its lock ends.
+
+        If the member has left meanwhile they are taken back: returns what to persist of that.
+        """
         known: dict[Delivery, Delivery] = {}
+        undone: list[Piece] = []
         for first, last in self._writes.pop(write):
+            if not is_durable:
+                self.rejections.forget(first, last)
             pieces: list[Piece] = []
             for piece in self._ranges.pieces(first, last):
                 delivery = known.get(piece.delivery)
@@ -254,7 +306,34 @@ class SharePartition:
                     delivery = known[piece.delivery] = settled(piece.delivery, is_durable=is_durable)
                 pieces.append(Piece(piece.first, piece.last, delivery))
             self._ranges.put(pieces)
+            undone += pieces
         self._ranges.drop_complete()
+        return None if is_durable else self._take_back_lost(undone, now)
+
+    def _take_back_lost(self, pieces: Sequence[Piece], now: Millis) -> StateChange | None:
+        """Take back those of these acquired ranges whose members have left."""
+        lost = [
+            self._without_member(piece, Cause.MEMBER_LEFT, now)
+            for piece in pieces
+            if piece.delivery.state == ACQUIRED and not self._is_here(piece.delivery.owner)
+        ]
+        for run in _runs(lost):
+            self._ranges.put(run)
+        return self._final(lost)
+
+    def _is_here(self, owner: int) -> bool:
+        member_id = self._members.get(owner)
+        return member_id is not None and self._numbers.get(member_id) == owner
+
+    def _without_member(self, piece: Piece, cause: Cause, now: Millis) -> Piece:
+        """Return an acquired range as its member gives it back or loses it."""
+        delivery = piece.delivery
+        state = state_without_member(delivery, self.limits)
+        if state != AVAILABLE:
+            member_id = self._members.get(delivery.owner)
+            count = delivery.delivery_count
+            self.rejections.note(Rejection(piece.first, piece.last, cause, member_id, now, count))
+        return Piece(piece.first, piece.last, without_member(delivery, state))
 
     def next_deadline(self) -> Millis | None:
         """Return when to call `expire`: no lock ends before. None if nothing is acquired."""
@@ -274,7 +353,7 @@ class SharePartition:
             if index is None or len(taken_back) >= MOST_AT_ONCE:
                 break
             if ranges.measure_deadline(index) <= now:
-                taken_back += self._take_back(index, lost)
+                taken_back += self._take_back(index, lost, Cause.LOCK_ENDED, now)
             index = ranges.first_expired(now, index)
         return self._final(taken_back)
 
@@ -283,7 +362,7 @@ class SharePartition:
         owner = self._numbers.pop(member_id, None)
         return None if owner is None else Rest(owner, 0)
 
-    def release(self, rest: Rest) -> Released:
+    def release(self, rest: Rest, now: Millis) -> Released:
         """Take back some of the records of a member that left; the count stays (F12)."""
         owner = rest.owner
 
@@ -298,20 +377,19 @@ class SharePartition:
             index = self._ranges.chunk_from(next_offset)
             chunk_last = self._ranges.chunk_last(index)
             if self._ranges.has_owner(index, owner):
-                taken_back += self._take_back(index, lost)
+                taken_back += self._take_back(index, lost, Cause.MEMBER_LEFT, now)
             next_offset = self._ranges.next_from(chunk_last + 1)
         if next_offset is None:
             del self._members[owner]
         return Released(self._final(taken_back), None if next_offset is None else Rest(owner, next_offset))
 
-    def _take_back(self, index: int, lost: Callable[[Piece], bool]) -> list[Piece]:
+    def _take_back(self, index: int, lost: Callable[[Piece], bool], cause: Cause, now: Millis) -> list[Piece]:
         """Make the ranges of a chunk for which `lost` is true available, or archive them; return those."""
         changed: list[Piece] = []
         pieces = self._ranges.chunk_pieces(index)
         for i, piece in enumerate(pieces):
             if lost(piece):
-                state = state_without_member(piece.delivery, self.limits)
-                pieces[i] = Piece(piece.first, piece.last, without_member(piece.delivery, state))
+                pieces[i] = self._without_member(piece, cause, now)
                 changed.append(pieces[i])
         if len(changed) > MOST_ONE_BY_ONE:
             self._ranges.put(pieces)
@@ -333,21 +411,115 @@ class SharePartition:
             self._ranges.trim(offset)
             self._ranges.drop_complete()
 
-    def dead_letter(self, from_offset: int) -> DeliveryView | None:
-        """Return the first range from an offset on that must be copied before it is archived (KIP-1191)."""
-        piece = self._ranges.find(ARCHIVING, from_offset, self._ranges.end)
-        return None if piece is None else self._view(piece)
+    # --- dead letters (KIP-1191) ---
+
+    def _look_for_archiving(self, batches: Sequence[StateBatch]) -> None:
+        for batch in batches:
+            if batch.delivery_state == ARCHIVING:
+                known = self._archiving_from
+                self._archiving_from = batch.first_offset if known is None else min(known, batch.first_offset)
+                return
+
+    @property
+    def may_have_dead_letters(self) -> bool:
+        """Return whether records may wait for their dead letters."""
+        return self._archiving_from is not None
+
+    def dead_letters(self, most_records: int, from_offset: int = 0) -> list[DeliveryView]:
+        """Return the first ranges from an offset on that wait for their dead letters, and no more records.
+
+        Rejections that are not durable yet are not among them.
+        """
+        found: list[DeliveryView] = []
+        offset = max(from_offset, self._archiving_from or 0)
+        while self._archiving_from is not None and most_records > 0:
+            piece = self._ranges.find(ARCHIVING, offset, self._ranges.end)
+            if piece is None:
+                if not found and not self._writes and offset <= self._archiving_from:
+                    self._archiving_from = None
+                break
+            piece = piece._replace(last=min(piece.last, piece.first + most_records - 1))
+            found.append(self._view(piece))
+            most_records -= piece.last - piece.first + 1
+            offset = piece.last + 1
+        return found
+
+    def dead_letters_begin(self, letters: Iterable[DeliveryView]) -> StateChange:
+        """Return what to persist before the dead letters of these ranges are written: that they are due."""
+        return self._change(
+            [StateBatch(one.first_offset, one.last_offset, ARCHIVING, one.delivery_count) for one in letters]
+        )
 
     def dead_letter_copied(self, first_offset: int, last_offset: int) -> StateChange | None:
         """Archive those of these records that were waiting to be copied."""
-        archived = [
+        copied = [
             piece._replace(delivery=without_member(piece.delivery, ARCHIVED))
             for piece in self._ranges.pieces(first_offset, last_offset)
             if piece.delivery.state == ARCHIVING
         ]
-        for run in _runs(archived):
+        for run in _runs(copied):
             self._ranges.put(run)
-        return self._final(archived)
+        return self._final(copied)
+
+    def archive_exhausted(self, from_offset: int, now: Millis) -> tuple[StateChange | None, int | None]:
+        """Archive available records that were delivered as often as the limit allows, which was lowered.
+
+        Looks at some chunks. Returns the change, and where to go on; None after the last chunk.
+        """
+        limits, ranges = self.limits, self._ranges
+        exhausted: list[Piece] = []
+        offset = ranges.next_from(from_offset)
+        for _ in range(MOST_CHUNKS):
+            if offset is None or len(exhausted) >= MOST_AT_ONCE:
+                break
+            index = ranges.chunk_from(offset)
+            if ranges.has_count(index, limits.delivery_count):
+                exhausted += [
+                    self._without_member(piece, Cause.LIMIT_LOWERED, now)
+                    for piece in ranges.chunk_pieces(index)
+                    if piece.delivery.state == AVAILABLE
+                    and piece.delivery.delivery_count >= limits.delivery_count
+                ]
+            offset = ranges.next_from(ranges.chunk_last(index) + 1)
+        for run in _runs(exhausted):
+            ranges.put(run)
+        return self._final(exhausted), offset
+
+    # --- administration ---
+
+    def release_range(self, ranges: Sequence[Piece], now: Millis) -> StateChange | None:
+        """Take back those of these ranges that members have."""
+        return self._administered(released(ranges, self.limits), Cause.RELEASED, now)
+
+    def archive_range(self, ranges: Sequence[Piece], now: Millis) -> StateChange | None:
+        """Deliver those of these ranges no more that are not complete."""
+        return self._administered(archived(ranges, self.limits), Cause.ARCHIVED, now)
+
+    def _administered(self, changed: list[Piece], cause: Cause, now: Millis) -> StateChange | None:
+        for first, last, delivery in changed:
+            if delivery.state != AVAILABLE:
+                self.rejections.note(Rejection(first, last, cause, None, now, delivery.delivery_count))
+        for run in _runs(changed):
+            self._ranges.put(run)
+        return self._final(changed)
+
+    def pieces(self, first_offset: int, last_offset: int, most: int) -> list[Piece]:
+        """Return at most so many ranges between two offsets, to be administered before anything changes."""
+        return some_pieces(self._ranges, first_offset, last_offset, most)
+
+    def reopen(self, offsets: Sequence[tuple[int, int]]) -> StateChange:
+        """Open complete ranges again, ascending; return the start and the count to persist.
+
+        Call `reopened` when that is durable, or failed. Until then nobody gets the records.
+        """
+        for first, last in offsets:
+            self.rejections.forget(first, last)
+        reopen(self._ranges, offsets)
+        return self._change(())
+
+    def reopened(self, offsets: Sequence[tuple[int, int]], *, is_durable: bool) -> None:
+        """Make what was opened again available, or complete as before."""
+        reopened(self._ranges, offsets, is_durable=is_durable)
 
     def deliveries(self, first_offset: int, last_offset: int) -> Iterator[DeliveryView]:
         """Yield what is known of these offsets, as ranges; nothing may change meanwhile."""
@@ -362,6 +534,7 @@ class SharePartition:
             DeliveryState(delivery.state & ~PENDING),
             delivery.delivery_count,
             self._members.get(delivery.owner) if has_owner else None,
+            Millis(delivery.acquired_at) if has_owner else None,
             Millis(delivery.deadline) if has_owner else None,
             bool(delivery.state & PENDING),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -14,12 +15,13 @@ from headgate.core.share.state.commands import (
     ReadState,
     ReadStateResult,
     ReadSummary,
+    ReopenState,
     StateResult,
     SummaryResult,
     WriteState,
 )
-from headgate.core.share.state.merging import above, combined
-from headgate.core.share.state.state import ShareState, split
+from headgate.core.share.state.merging import above, combined, replaced
+from headgate.core.share.state.state import BATCHES_A_RECORD, ShareState, split
 from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -27,6 +29,8 @@ from headgate.records.share_batches import (
     NO_BATCHES,
     PERSISTED_STATES,
     BatchRows,
+    DeliveryState,
+    StateBatch,
     StateBatches,
 )
 from headgate.records.share_state_model import (
@@ -102,11 +106,14 @@ class Changes:
             start_offset=state.start_offset,
             delivery_complete_count=state.delivery_complete_count,
             batches=state.batches.batches(),
+            dead_letters=state.dead_letters,
         )
         if epoch in (UNCHANGED, state.leader_epoch):
             return (), result
-        records = self._change(key, state, epoch, UNCHANGED, UNKNOWN_COUNT, NO_BATCHES, system_time)
-        return records, result
+        update = ShareUpdate(
+            key=key, snapshot_epoch=state.snapshot_epoch, leader_epoch=epoch, start_offset=UNCHANGED
+        )
+        return self._change(state, update, system_time), result
 
     def write(self, command: WriteState, system_time: Millis) -> Decided:
         """Decide a change of batches and start offset."""
@@ -128,9 +135,45 @@ class Changes:
             return (), _refused(StateResult, (ErrorCode.INVALID_REQUEST, reason))
         start = max(command.start_offset, state.start_offset)
         batches = StateBatches(above(combined(rows), start)) if len(rows) else NO_BATCHES
-        count = _complete_count(state, command)
-        start = UNCHANGED if start == state.start_offset else start
-        return self._change(key, state, UNCHANGED, start, count, batches, system_time), StateResult()
+        update = ShareUpdate(
+            key=key,
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=UNCHANGED if start == state.start_offset else start,
+            delivery_complete_count=_complete_count(state, command),
+            batches=batches,
+            dead_letters=command.dead_letters,
+        )
+        return self._change(state, update, system_time), StateResult()
+
+    def reopen(self, command: ReopenState, system_time: Millis) -> Decided:
+        """Decide that records are delivered again: a snapshot, since no update can say so."""
+        key = command.key
+        state = self._states.get(key)
+        refusal = (
+            _uninitialized(state, "Reopen")
+            or _fenced_leader(state, command.leader_epoch)
+            or _fenced_state(state, command.state_epoch)
+        )
+        if state is not None and len(state.batches) > BATCHES_A_RECORD:
+            refusal = ErrorCode.INVALID_REQUEST, f"The state has more than {BATCHES_A_RECORD} batches."
+        if refusal is not None or state is None:
+            return (), _refused(StateResult, refusal)
+        start = min(command.offsets[0][0], state.start_offset)
+        rows = state.batches.batches().rows
+        if start < state.start_offset:
+            below = StateBatch(start, state.start_offset - 1, DeliveryState.ACKNOWLEDGED, 0)
+            rows = np.concatenate((StateBatches.of([below]).rows, rows))
+        snapshot = replace(
+            state.snapshot_of(key),
+            snapshot_epoch=state.snapshot_epoch + 1,
+            start_offset=start,
+            delivery_complete_count=command.delivery_complete_count,
+            written=system_time,
+            batches=StateBatches(replaced(rows, command.offsets)),
+            dead_letters=None,
+        )
+        return split(snapshot), StateResult()
 
     def delete(self, command: DeleteState, system_time: Millis) -> Decided:
         """Decide the removal of a state; without a state nothing is to do."""
@@ -163,45 +206,27 @@ class Changes:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         return None
 
-    def _change(
-        self,
-        key: ShareKey,
-        state: ShareState,
-        leader_epoch: int,
-        start_offset: int,
-        delivery_complete_count: int,
-        batches: StateBatches,
-        system_time: Millis,
-    ) -> Sequence[ShareRecord]:
+    def _change(self, state: ShareState, update: ShareUpdate, system_time: Millis) -> Sequence[ShareRecord]:
         """Return an update, or the snapshot that is due."""
         if not state.is_snapshot_due(self._updates_per_snapshot):
-            update = ShareUpdate(
-                key=key,
-                snapshot_epoch=state.snapshot_epoch,
-                leader_epoch=state.leader_epoch if leader_epoch == UNCHANGED else leader_epoch,
-                start_offset=start_offset,
-                delivery_complete_count=delivery_complete_count,
-                batches=batches,
-            )
             return (update,)
-        start = max(start_offset, state.start_offset)
+        start = max(update.start_offset, state.start_offset)
         blocks = state.batches.copy()
         blocks.drop_below(start)
-        blocks.merge(batches, start)
-        is_known = delivery_complete_count != UNKNOWN_COUNT
+        blocks.merge(update.batches, start)
+        count = update.delivery_complete_count
         return split(
             ShareSnapshot(
-                key=key,
+                key=update.key,
                 snapshot_epoch=state.snapshot_epoch + 1,
                 state_epoch=state.state_epoch,
-                leader_epoch=state.leader_epoch if leader_epoch == UNCHANGED else leader_epoch,
+                leader_epoch=update.leader_epoch,
                 start_offset=start,
-                delivery_complete_count=delivery_complete_count
-                if is_known
-                else state.delivery_complete_count,
+                delivery_complete_count=state.delivery_complete_count if count == UNKNOWN_COUNT else count,
                 created=state.created,
                 written=system_time,
                 batches=blocks.batches(),
+                dead_letters=update.dead_letters or state.dead_letters,
             )
         )
 

@@ -20,6 +20,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.records.share_batches import NO_BATCHES, StateBatch, StateBatches
 from headgate.records.share_state_model import UNCHANGED as UNCHANGED
 from headgate.records.share_state_model import UNKNOWN_COUNT as UNKNOWN_COUNT
+from headgate.records.share_state_model import DeadLetterMark as DeadLetterMark
 from headgate.records.share_state_model import ShareKey as ShareKey
 from headgate.records.share_state_model import uuid_text as uuid_text
 
@@ -60,6 +61,24 @@ class WriteState:
     delivery_complete_count: int = UNKNOWN_COUNT
     """Number of offsets from the start offset on whose delivery is complete; it is stored as it is."""
     batches: Sequence[StateBatch] | StateBatches = NO_BATCHES
+    dead_letters: DeadLetterMark | None = None
+    """None leaves the mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReopenState:
+    """Let records be delivered again whose delivery is complete, whatever the merge rule says (F18).
+
+    The start offset moves down to the first of them; the other offsets up to the old one are acknowledged.
+    Not one of Kafka's RPCs. Reply: `StateResult`.
+    """
+
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    delivery_complete_count: int
+    offsets: Sequence[tuple[int, int]]
+    """First and last offsets, ascending; at least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +96,7 @@ class ReadSummary:
     leader_epoch: int = UNCHANGED
 
 
-ShareStateCommand = InitializeState | ReadState | WriteState | DeleteState | ReadSummary
+ShareStateCommand = InitializeState | ReadState | WriteState | ReopenState | DeleteState | ReadSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +118,7 @@ class ReadStateResult:
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: StateBatches = NO_BATCHES
     """Sorted, without overlaps, neighbours with equal state and count joined, none below the start offset."""
+    dead_letters: DeadLetterMark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from headgate.records.share_batches import COUNT, FIRST, LAST, NO_ROWS, STATE, BatchRows
+from headgate.records.share_batches import (
+    COUNT,
+    FIRST,
+    LAST,
+    NO_ROWS,
+    STATE,
+    BatchRows,
+    DeliveryState,
+    StateBatch,
+    StateBatches,
+)
 
 _STATES: Final = 256
 """Delivery states are smaller: state and count are one number, which orders batches by rule 2."""
@@ -51,6 +62,16 @@ def above(batches: BatchRows, start_offset: int) -> BatchRows:
         left = left.copy()
         left[0, FIRST] = start_offset
     return left
+
+
+def replaced(batches: BatchRows, offsets: Sequence[tuple[int, int]]) -> BatchRows:
+    """Return a combined list in which these ranges, ascending, are available and were never delivered."""
+    new = StateBatches.of(StateBatch(first, last, DeliveryState.AVAILABLE, 0) for first, last in offsets).rows
+    if not len(batches):
+        return combined(new)
+    bounds = _bounds(batches, new)
+    is_new = _ranks_at(new, bounds[:-1]) != _NO_BATCH
+    return _between(bounds, np.where(is_new, 0, _ranks_at(batches, bounds[:-1])))
 
 
 def _bounds(*lists: BatchRows) -> BatchRows:

@@ -27,6 +27,7 @@ from headgate.core.share.state.commands import (
     InitializeState,
     ReadState,
     ReadSummary,
+    ReopenState,
     WriteState,
 )
 from headgate.core.share.state.state import BATCHES_A_RECORD, ShareState, split
@@ -90,6 +91,7 @@ class ShareStateShard:
             InitializeState: decide.initialize,
             ReadSummary: decide.summary,
             DeleteState: decide.delete,
+            ReopenState: decide.reopen,
         }
 
     # --- durable ---

@@ -14,6 +14,7 @@ from headgate.records.share_batches import NO_BATCHES, NO_ROWS, BatchRows, State
 from headgate.records.share_state_model import (
     UNCHANGED,
     UNKNOWN_COUNT,
+    DeadLetterMark,
     ShareKey,
     ShareRecord,
     ShareSnapshot,
@@ -45,6 +46,7 @@ class ShareState:
     updated_batches: int = 0
     """Number of batches in these updates."""
     batches: BatchBlocks = field(default_factory=BatchBlocks)
+    dead_letters: DeadLetterMark | None = None
 
     @classmethod
     def of(cls, record: ShareSnapshot, position: int) -> ShareState:
@@ -59,6 +61,7 @@ class ShareState:
             written=record.written,
             snapshot_position=position,
             position=position,
+            dead_letters=record.dead_letters,
         )
         state.batches.merge(record.batches, record.start_offset)
         return state
@@ -69,6 +72,8 @@ class ShareState:
             self.leader_epoch = record.leader_epoch
         if record.delivery_complete_count != UNKNOWN_COUNT:
             self.delivery_complete_count = record.delivery_complete_count
+        if record.dead_letters is not None:
+            self.dead_letters = record.dead_letters
         if record.start_offset > self.start_offset:
             self.start_offset = record.start_offset
             self.batches.drop_below(record.start_offset)
@@ -100,6 +105,7 @@ class ShareState:
             created=self.created,
             written=self.written,
             batches=self.batches.batches(),
+            dead_letters=self.dead_letters,
         )
 
 
@@ -118,6 +124,7 @@ def split(snapshot: ShareSnapshot) -> list[ShareRecord]:
         created=snapshot.created,
         written=snapshot.written,
         batches=pieces[0],
+        dead_letters=snapshot.dead_letters,
     )
     others = (
         ShareUpdate(
