@@ -9,18 +9,36 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench.figures import MeasureFailed
+
 RECORD_BYTES = 100
 PARTITIONS = 4
 GIVE_UP_AFTER_S = 120.0
+TIMEOUT_S = 300.0
 
 
-def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
+def run_data(
+    what: str, bootstrap: str, topic: str, records: int, isolation_level: str = "read_committed"
+) -> float:
+    """Run this module in a process of its own; return records per second. Raises MeasureFailed."""
+    command = [sys.executable, "-m", "bench.data", what, bootstrap, topic, str(records), isolation_level]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise MeasureFailed(f"{what} did not end within {TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        raise MeasureFailed(done.stderr.strip()[-500:] or f"{what} ended with status {done.returncode}")
+    return float(json.loads(done.stdout)["records_per_s"])
+
+
+def produce(bootstrap: str, topic: str, records: int, partitions: int = PARTITIONS) -> dict[str, float]:
     """Produce `records` records to all partitions; wait while the client's queue is full."""
     failures: list[str] = []
 
@@ -42,7 +60,7 @@ def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=delivered)
+                producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -55,13 +73,16 @@ def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     return {"records": records, "seconds": seconds, "records_per_s": records / seconds}
 
 
-def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
+def consume(
+    bootstrap: str, topic: str, records: int, isolation_level: str = "read_committed"
+) -> dict[str, float]:
     """Consume `records` records from the start of all partitions."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "bench-consume",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
+        "isolation.level": isolation_level,
         # By default a client with a full queue waits a second before its next fetch, longer than the run.
         "fetch.queue.backoff.ms": 1,
     }
@@ -84,15 +105,17 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run the command line: produce|consume BOOTSTRAP TOPIC RECORDS."""
+    """Run the command line: produce|consume BOOTSTRAP TOPIC RECORDS [ISOLATION_LEVEL]."""
     parser = argparse.ArgumentParser(prog="python -m bench.data")
     parser.add_argument("what", choices=("produce", "consume"))
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
     parser.add_argument("records", type=int)
+    parser.add_argument("isolation_level", nargs="?", default="read_committed")
     given = parser.parse_args()
-    work = produce if given.what == "produce" else consume
-    json.dump(work(given.bootstrap, given.topic, given.records), sys.stdout)
+    place = (given.bootstrap, given.topic, given.records)
+    done = produce(*place) if given.what == "produce" else consume(*place, given.isolation_level)
+    json.dump(done, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class ConsumerPerformance(JavaMeasured):
         _produce(bootstrap, topic, effort.records)
         before_s = peer.processor_s(durability)
         options = {"--bootstrap-server": bootstrap, "--topic": topic, "--num-records": str(effort.records)}
-        said = _tool("ConsumerPerformance", options, "--hide-header", "--timeout", "60000")
+        said = kafka_tool("ConsumerPerformance", options, "--hide-header", "--timeout", "60000")
         used_s = peer.processor_s(durability) - before_s
         columns = said.strip().splitlines()[-1].split(", ")
         try:
@@ -102,7 +102,7 @@ class EndToEndLatency(JavaMeasured):
             "--producer-acks": "all",
             "--record-size": str(RECORD_BYTES),
         }
-        said = _tool("EndToEndLatency", options)
+        said = kafka_tool("EndToEndLatency", options)
         found = _LATENCY.search(said)
         if found is None:
             raise MeasureFailed(f"EndToEndLatency tells no latency: {said[-500:]}")
@@ -129,10 +129,10 @@ def _produce(bootstrap: str, topic: str, records: int) -> str:
         "--record-size": str(RECORD_BYTES),
         "--throughput": "-1",
     }
-    return _tool("ProducerPerformance", options, "--command-property", "acks=all")
+    return kafka_tool("ProducerPerformance", options, "--command-property", "acks=all")
 
 
-def _tool(name: str, options: Mapping[str, str], *more: str) -> str:
+def kafka_tool(name: str, options: Mapping[str, str], *more: str) -> str:
     """Return the output of one of Kafka's tools. Raises MeasureFailed."""
     words = [word for option in options.items() for word in option] + [*more]
     try:

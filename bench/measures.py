@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from itertools import count
 
 from bench.assigning import assign, group_of, kafka_assign, one_joins
 from bench.crowds import CROWD_MEASURES, CrowdMeasure
-from bench.data import PARTITIONS
+from bench.data import PARTITIONS, run_data
 from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.java import JAVA_MEASURES, JavaMeasure
 from bench.kafka.broker import KafkaUnavailable
 from bench.load import IN_TURN, OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
 from bench.pauses import PAUSE_MEASURES, PauseMeasure
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic, wait_until_at_rest
+from bench.share_groups import SHARE_MEASURES, ShareGroupMeasure
+from bench.transactions import TRANSACTION_MEASURES, TransactionsMeasure
 
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
 READ = (Durability.PAGE_CACHE,)
 LOAD_TOPIC_PARTITIONS = 100
 MANY_GROUPS, ROUNDS = 20_000, 3
-DATA_TIMEOUT_S = 300.0
 ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS = 1_000, 100, 10_000
 
 
@@ -97,9 +95,9 @@ class DataMeasure(Measured):
         flushes = peer.flushes is not None and durability is Durability.DURABLE
         create_topic(bootstrap, topic, PARTITIONS, {"flush.messages": 1} if flushes else None)
         if self.what == "consume":
-            _data("produce", bootstrap, topic, effort.records)
+            run_data("produce", bootstrap, topic, effort.records)
         before_s = peer.processor_s(durability)
-        records_per_s = _data(self.what, bootstrap, topic, effort.records)
+        records_per_s = run_data(self.what, bootstrap, topic, effort.records)
         used_s = peer.processor_s(durability) - before_s
         return Figure(records_per_s, used_s / effort.records * 1e6)
 
@@ -139,18 +137,6 @@ class AssignMeasure(Measured):
 _TOPICS = count()
 
 
-def _data(what: str, bootstrap: str, topic: str, records: int) -> float:
-    """Return records per second."""
-    command = [sys.executable, "-m", "bench.data", what, bootstrap, topic, str(records)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DATA_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise MeasureFailed(f"{what} did not end within {DATA_TIMEOUT_S:.0f} s") from None
-    if done.returncode:
-        raise MeasureFailed(done.stderr.strip()[-500:] or f"{what} ended with status {done.returncode}")
-    return float(json.loads(done.stdout)["records_per_s"])
-
-
 def _commit(name: str, title: str, **load: int) -> OffsetMeasure:
     return OffsetMeasure(name, title, Load(api=OFFSET_COMMIT, topic=LOAD_TOPIC, **load), BOTH)
 
@@ -179,7 +165,16 @@ def _of_many_groups() -> tuple[OffsetMeasure, ...]:
     )
 
 
-Measure = OffsetMeasure | DataMeasure | JavaMeasure | AssignMeasure | CrowdMeasure | PauseMeasure
+Measure = (
+    OffsetMeasure
+    | DataMeasure
+    | JavaMeasure
+    | TransactionsMeasure
+    | ShareGroupMeasure
+    | AssignMeasure
+    | CrowdMeasure
+    | PauseMeasure
+)
 
 MEASURES: tuple[Measure, ...] = (
     _commit("commit", "commits, 16 connections, window 1"),
@@ -199,6 +194,8 @@ MEASURES: tuple[Measure, ...] = (
     DataMeasure("produce", "produce 100-byte records, acks=all", "produce", BOTH),
     DataMeasure("consume", "consume 100-byte records", "consume", READ),
     *JAVA_MEASURES,
+    *TRANSACTION_MEASURES,
+    *SHARE_MEASURES,
     AssignMeasure("assign-uniform", "uniform: 1,000 new members, 10,000 partitions", "uniform", joins=False),
     AssignMeasure("assign-uniform-join", "uniform: one member more among 1,000", "uniform", joins=True),
     AssignMeasure("assign-range", "range: 1,000 new members, 10,000 partitions", "range", joins=False),

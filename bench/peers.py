@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.kafka.broker import kafka_missing, kafka_node, set_topic_config
@@ -29,6 +29,7 @@ from headgate import BrokerFailed, run
 from headgate.compiled import build_text
 
 LOAD_TOPIC = "load"
+STATE_TOPICS = ("__consumer_offsets", "__transaction_state")
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 REST_TIMEOUT_S = 120.0
@@ -59,9 +60,13 @@ class Peer:
     serves_data: bool = True
     balances_groups: bool = True
     """Whether it supports groups of the consumer protocol."""
+    has_transactions: bool = True
     note: str = ""
+    serves_share_groups: bool = True
     flushes: Durability | None = field(default=None, repr=False)
     """For a peer whose durability is a setting of the topic: the current one."""
+    state_topics: list[str] = field(default_factory=lambda: [*STATE_TOPICS], repr=False)
+    """The topics of its coordinators that exist, for the same."""
 
     def processor_s(self, durability: Durability) -> float:
         """Return the processor time that the broker has used so far, of all its threads."""
@@ -77,7 +82,8 @@ class Peer:
         """Return the address for that durability, after the switch to it."""
         if self.flushes is not None and self.flushes is not durability:
             every = "1" if durability is Durability.DURABLE else str(2**63 - 1)
-            set_topic_config(self.bootstraps[durability], "__consumer_offsets", "flush.messages", every)
+            for topic in self.state_topics:
+                set_topic_config(self.bootstraps[durability], topic, "flush.messages", every)
             self.flushes = durability
         return self.bootstraps[durability]
 
@@ -102,6 +108,8 @@ def kafka() -> Iterator[Peer]:
     if problem := kafka_missing():
         raise PeerUnavailable(problem)
     with kafka_node() as node:
+        # The first transactional id creates __transaction_state.
+        Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "first"}).init_transactions()
         yield Peer(
             "kafka",
             dict.fromkeys(Durability, node.bootstrap),
@@ -124,6 +132,8 @@ def mock() -> Iterator[Peer]:
             offset_fetch_version=6,
             serves_data=False,
             balances_groups=False,
+            has_transactions=False,
+            serves_share_groups=False,
             note="librdkafka's mock cluster: memory only; OffsetFetch in version 6",
         )
 

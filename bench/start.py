@@ -213,8 +213,8 @@ def _processor_seconds(process_id: int) -> float:
 def kafka_starts(groups: int, rounds: int) -> Iterator[Start]:
     """Start Apache Kafka with the same offsets, after a clean stop each time."""
     with _temporary() as home:
-        port, controller_port = kafka._free_ports(2)
-        properties = kafka._properties(home / "data", port, controller_port) | _KAFKA_SETTINGS
+        port, controller_port = kafka.free_ports(2)
+        properties = kafka._properties(home / "data", port, controller_port, {}) | _KAFKA_SETTINGS
         kafka._write(home, properties)
         levels = (home / "log4j2.xml").read_text()
         runtime = "org.apache.kafka.coordinator"

@@ -28,6 +28,7 @@ from demo.holding import AIRPORTS, DEPARTURES, hold_an_airport_back
 from demo.journal import Acknowledged, Fetched, Journal
 from demo.moving import move_partitions
 from demo.producing import create_topic, produce
+from demo.queueing import work_through_a_queue
 from demo.rewinding import Lake, rewind_a_stream
 from demo.story import (
     CONSUME_TIMEOUT_S,
@@ -277,6 +278,8 @@ def go_further(stage: Stage) -> list[report.Check]:
     create_topic(stage.broker.address, GATES, GATE_COUNT)
     checks += commit_all_or_nothing(stage.console, stage.broker)
     checks += undo_a_reset(stage.console, stage.broker)
+    report.queueing(stage.console)
+    checks += work_through_a_queue(stage.console, stage.broker, stage.flights)
     report.joining(stage.console)
     create_topic(stage.broker.address, JOINED, PARTITION_COUNT)
     join_exactly_once(stage.console, stage.broker, len(stage.flights))

@@ -13,8 +13,12 @@ from demo import children
 from demo.story import DemoFailed
 
 READY_TIMEOUT_S = 20.0
-_SETTINGS = ("group.consumer.heartbeat.interval.ms=500",)
-"""A group with server-side assignment settles quickly; with the default, members wait 5 s."""
+_SETTINGS = (
+    "group.consumer.heartbeat.interval.ms=500",
+    "group.share.min.heartbeat.interval.ms=500",
+    "group.share.heartbeat.interval.ms=500",
+)
+"""A group whose partitions the server assigns settles quickly; with the defaults, members wait 5 s."""
 
 _READY = "headgate is listening on "
 

@@ -59,6 +59,11 @@ def further(console: Console) -> None:
     console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
 
 
+def queueing(console: Console) -> None:
+    """Introduce the chapter of the work queue."""
+    console.print("\n[bold]Flights are a work queue, and one of them is more than its workers can handle[/]")
+
+
 def joining(console: Console) -> None:
     """Introduce the chapter of the transactions."""
     console.print("\n[bold]Flights are read, joined and written exactly once, whatever is killed[/]")

@@ -16,12 +16,17 @@ COMMAND_TIMEOUT_S = 30.0
 
 def show_consumer_groups(console: Console, broker: DemoBroker, words: list[str]) -> str:
     """Run `headgate consumer-groups`, print its output, and return its rows."""
+    return show(console, broker, "consumer-groups", words)
+
+
+def show(console: Console, broker: DemoBroker, name: str, words: list[str]) -> str:
+    """Run one of Headgate's commands, print its output, and return its rows."""
     executable = Path(sys.executable).with_name("headgate")
-    command = [str(executable), "consumer-groups", "--bootstrap-server", broker.address, *words]
+    command = [str(executable), name, "--bootstrap-server", broker.address, *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
-    console.print(f"\n  $ headgate consumer-groups {' '.join(words)}", markup=False, highlight=False)
+    console.print(f"\n  $ headgate {name} {' '.join(words)}", markup=False, highlight=False)
     for line in (ended.stderr + ended.stdout).splitlines():
         console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
     if ended.returncode:
-        raise DemoFailed(f"headgate consumer-groups ended with exit code {ended.returncode}")
+        raise DemoFailed(f"headgate {name} ended with exit code {ended.returncode}")
     return ended.stdout

@@ -96,21 +96,27 @@ def kafka_node(
     flush_every_message: bool = False,
     settings: Mapping[str, str] | None = None,
     keep_log: Path | None = None,
+    home: Path | None = None,
+    more_listeners: Mapping[str, int] | None = None,
 ) -> Iterator[KafkaNode]:
     """Run a node.
 
     With `flush_every_message` it syncs each append to the group offsets before it answers, as Headgate does
-    by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`.
+    by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`. With
+    `home` its files are in that directory, which is used again if it was used before, and is kept; its data
+    are in `home/data`. `more_listeners` are names with ports, whose protocol is in `settings`.
     """
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
-    directory = Path(tempfile.mkdtemp(prefix="headgate-kafka-"))
+    directory = home or Path(tempfile.mkdtemp(prefix="headgate-kafka-"))
     process: subprocess.Popen[bytes] | None = None
     try:
-        port, controller_port = _free_ports(2)
-        properties = _properties(directory / "data", port, controller_port) | dict(settings or {})
+        port, controller_port = free_ports(2)
+        properties = _properties(directory / "data", port, controller_port, more_listeners or {})
+        properties |= settings or {}
         _write(directory, properties)
-        _format(directory)
+        if not (directory / "data" / "meta.properties").exists():
+            _format(directory)
         process = _start(directory)
         bootstrap = f"127.0.0.1:{port}"
         _wait_until_groups_are_answered(bootstrap, process, directory / "kafka.log")
@@ -122,7 +128,8 @@ def kafka_node(
             _stop(process)
         if keep_log is not None and (directory / "kafka.log").exists():
             shutil.copyfile(directory / "kafka.log", keep_log)
-        shutil.rmtree(directory, ignore_errors=True)
+        if home is None:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def set_topic_config(bootstrap: str, topic: str, name: str, value: str) -> None:
@@ -136,7 +143,8 @@ def set_topic_config(bootstrap: str, topic: str, name: str, value: str) -> None:
         future.result(timeout=10)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nothing listens now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -147,13 +155,17 @@ def _free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _properties(data: Path, port: int, controller_port: int) -> dict[str, str]:
+def _properties(
+    data: Path, port: int, controller_port: int, more_listeners: Mapping[str, int]
+) -> dict[str, str]:
+    ports = {"PLAINTEXT": port, "CONTROLLER": controller_port, **more_listeners}
+    listeners = ",".join(f"{name}://127.0.0.1:{number}" for name, number in ports.items())
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",

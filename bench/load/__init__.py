@@ -1,7 +1,7 @@
 """The load generators: child processes, compiled on first use.
 
 `load.c` commits and fetches offsets, `members.c` plays members of consumer groups, `stay.c` those of classic
-ones.
+ones, `queue.c` those of a share group, `transactions.c` transactional producers.
 """
 
 from __future__ import annotations
@@ -66,6 +66,19 @@ class LoadResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLoad:
+    """Transactional producers, each with a partition and a group of its own."""
+
+    topic: str
+    """The topic, with a partition for each producer; also the prefix of transactional ids and groups."""
+    producers: int = 1
+    records: int = 1
+    """Number of records of 100 bytes in each transaction; one offset is committed with them."""
+    most: int = 0
+    """Number of transactions after which a producer ends; 0: when the time is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
     """Members of consumer groups, all subscribed to the same topics."""
 
@@ -97,6 +110,30 @@ class ClassicResult:
     join_s: float
     """From the first join request to the response with the last member's assignment."""
     steady: LoadResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Members of one share group, which take the records of a topic."""
+
+    way: str
+    """What they do with them: `implicit`, `explicit` or `hand-over`; see the head of `queue.c`."""
+    members: int
+    partitions: int
+    """Number of partitions of the topic."""
+    records: int
+    """Number of records that are counted."""
+    warm_up_records: int = 0
+    """Number of records that are taken before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueResult:
+    """How many records a second were taken and accepted, and how long the fetches or hand-overs took."""
+
+    seconds: float
+    records_per_s: float
+    tally: LoadResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +205,22 @@ def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: flo
     return LoadResult(**_run("load", options, limit_s=limit_s))
 
 
+def run_transactions(
+    bootstrap: str, load: TransactionLoad, *, seconds: float, warm_up_seconds: float
+) -> LoadResult:
+    """Run transactions on the broker at `bootstrap`; a request is a whole transaction. Raises LoadFailed."""
+    options = {
+        "port": bootstrap.rpartition(":")[2],
+        **asdict(load),
+        "partitions": load.producers,
+        "prefix": load.topic,
+        "seconds": seconds,
+        "warm_up": warm_up_seconds,
+    }
+    result = _run("transactions", options, limit_s=seconds + warm_up_seconds + 30)
+    return LoadResult(**result["transactions"])
+
+
 def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
     """Let a crowd join and settle, measure its heartbeats, and let it leave. Raises LoadFailed."""
     options = {"port": bootstrap.rpartition(":")[2], **asdict(crowd), **asdict(visit)}
@@ -191,6 +244,13 @@ def run_stay(
     }
     result = _run("stay", options, limit_s=seconds + warm_up_seconds + PATIENCE_S)
     return ClassicResult(join_s=result["join_s"], steady=LoadResult(**result["steady"]))
+
+
+def run_queue(bootstrap: str, topic: str, group: str, queue: Queue) -> QueueResult:
+    """Let a new share group take the records of a topic. Raises LoadFailed."""
+    options = {"port": bootstrap.rpartition(":")[2], "topic": topic, "group": group, **asdict(queue)}
+    result = _run("queue", options, limit_s=PATIENCE_S + 30)
+    return QueueResult(**result | {"tally": LoadResult(**result["tally"])})
 
 
 def _run(name: str, options: dict[str, Any], *, limit_s: float) -> dict[str, Any]:
