@@ -13,7 +13,7 @@ IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka clean java
+.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ bench-spark: $(BIN)/.ready java  ## Measure the pipeline on a synthetic log: mak
 
 kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench and make compat (Java and mvn needed).
 	$(BIN)/python -m bench.kafka
+
+release: $(BIN)/.ready  ## Build what is released, from a clean clone of the last commit, and check it: build/release (a C compiler needed).
+	$(BIN)/python -m tools.release
 
 clean:  ## Remove what the other targets made.
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/compat/node/node_modules

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _READY = re.compile(r"headgate is listening on (\S+):(\d+)")
+
+STOP_TIMEOUT_S = 30.0
 
 TEST_SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
 """Default settings of `run`: a group of one member does not wait for others."""
@@ -49,10 +52,27 @@ class Broker:
         """Process id of the server; None while it is down."""
         return self._process.pid if self._process else None
 
+    def why_ended(self) -> str | None:
+        """Return how the server ended, as a sentence; None while it runs, and after `stop` or `kill`."""
+        status = None if self._process is None else self._process.poll()
+        if status is None:
+            return None
+        if status < 0:
+            name = _signal_name(-status)
+            hint = "; the kernel does that if memory runs out" if name == "SIGKILL" else ""
+            return f"the server was ended by {name}{hint}"
+        return f"the server ended by itself, with exit code {status}"
+
     def start(self) -> None:
-        """Start the server, on its previous port if it ran before. Raises BrokerFailed."""
+        """Start the server, on its previous port if it ran before.
+
+        Raises BrokerFailed, also for one that runs; that one is left alone.
+        """
+        if self._process is not None and self._process.poll() is None:
+            raise BrokerFailed(f"the server runs already, at {self.bootstrap_servers}")
         command = [
-            sys.executable, "-m", "headgate", "serve",
+            # -P: a file of the current directory, such as queue.py, is not taken for a module of Python.
+            sys.executable, "-P", "-m", "headgate", "serve",
             "--data-dir", str(self.data_dir),
             "--listen", f"{self.host}:{self.port}",
             "--log-level", self._log_level,
@@ -64,26 +84,30 @@ class Broker:
             command += ["--set", f"{name}={value}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("a") as log:
+            logged_before = log.tell()
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        self.port = self._wait_until_ready()
+        self.port = self._wait_until_ready(logged_before)
 
-    def _wait_until_ready(self) -> int:
+    def _wait_until_ready(self, logged_before: int) -> int:
+        """Return the port that the server printed. Raises BrokerFailed with what it logged since."""
         assert self._process is not None and self._process.stdout is not None
         deadline = time.monotonic() + self._start_timeout_s
-        failure = f"the server did not start within {self._start_timeout_s} s"
+        failure = f"the server was not ready after {self._start_timeout_s} s"
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while selector.select(max(0, deadline - time.monotonic())):
                 line = self._process.stdout.readline()
                 if not line:
-                    failure = "the server ended before it was ready"
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._process.wait(timeout=STOP_TIMEOUT_S)
+                    failure = self.why_ended() or "the server closed its output and did not end"
                     break
                 if ready := _READY.match(line):
                     return int(ready[2])
         self.kill()
-        said = self.log_path.read_text()
+        said = self.log_path.read_bytes()[logged_before:].decode(errors="replace")
         raise BrokerFailed(f"{failure}:\n{said}")
 
     def stop(self) -> None:
@@ -91,7 +115,7 @@ class Broker:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(timeout=30)
+                self._process.wait(timeout=STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
             self._forget()
@@ -114,6 +138,13 @@ class Broker:
         """Stop cleanly and start again on the same port."""
         self.stop()
         self.start()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals have no name
+        return f"signal {number}"
 
 
 @contextlib.contextmanager

@@ -1,32 +1,152 @@
-"""The pytest fixture `headgate_broker`: one broker for the whole test session.
-
-The installed package provides it; no import is needed:
+"""Brokers for tests, as pytest fixtures. The installed package provides them; no import is needed:
 
     def test_orders_are_consumed(headgate_broker):
         producer = Producer({"bootstrap.servers": headgate_broker.bootstrap_servers})
 
-The option `headgate_settings` of pytest's configuration holds settings, one `name=value` per line.
+`headgate_broker` lives as long as the session, `headgate_module_broker` as long as a module, and
+`headgate_test_broker` as long as a test. Settings come from
+
+1. the option `headgate_settings` of pytest's configuration, one `name=value` per line, for all of them;
+2. the marker `headgate`, for brokers of a module or a test:
+   `@pytest.mark.headgate({"num.partitions": "3"})`, or `pytestmark = ...` for a module;
+3. an indirect parameter, for any of them:
+   `@pytest.mark.parametrize("headgate_broker", [{"num.partitions": "3"}], indirect=True)`.
+
+A later one overrides an earlier one. When a test fails, the lines that its brokers logged meanwhile are
+in its report, and so is a broker that ended without being asked to. With pytest-xdist each worker has brokers
+of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from headgate.broker import Broker, run
 
+MOST_LINES = 200
+"""Lines of a broker's log in the report of a failing test: the last ones."""
+
+_RUNNING = pytest.StashKey[dict[str, Broker]]()
+"""The brokers that run now, by the name of their fixture."""
+_LOGGED = pytest.StashKey[dict[str, int]]()
+"""Of a test: how many bytes each log had at its start."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the configuration option."""
     parser.addini(
-        "headgate_settings", "Broker settings of headgate_broker, one name=value a line.", "linelist"
+        "headgate_settings", "Broker settings of Headgate's fixtures, one name=value a line.", "linelist"
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "headgate(settings): broker settings of headgate_module_broker and headgate_test_broker"
+    )
+    config.stash[_RUNNING] = {}
+
+
 @pytest.fixture(scope="session")
-def headgate_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A running Headgate broker, shared by the session: use different topics and groups in each test."""
-    pairs = (line.partition("=") for line in pytestconfig.getini("headgate_settings"))
-    with run({name.strip(): value.strip() for name, _, value in pairs}) as broker:
+def headgate_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A running broker, shared by the session: use different topics and groups in each test."""
+    with _broker(request) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def headgate_module_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A running broker, shared by the tests of a module."""
+    with _broker(request) as broker:
+        yield broker
+
+
+@pytest.fixture
+def headgate_test_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A running broker of this test alone."""
+    with _broker(request) as broker:
+        yield broker
+
+
+@contextmanager
+def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    running = request.config.stash[_RUNNING]
+    with run(_settings(request)) as broker:
+        running[str(request.fixturename)] = broker
+        try:
+            yield broker
+        finally:
+            running.pop(str(request.fixturename), None)
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the settings of a fixture's broker. Raises pytest.UsageError for what are none."""
+    pairs = (line.partition("=") for line in request.config.getini("headgate_settings"))
+    settings = {name.strip(): value.strip() for name, _, value in pairs}
+    if request.scope != "session":  # the node of the session has the markers of no test
+        for marker in reversed(list(request.node.iter_markers("headgate"))):
+            if len(marker.args) != 1 or marker.kwargs:
+                raise pytest.UsageError("@pytest.mark.headgate takes one argument, a dict of settings")
+            settings.update(_texts(marker.args[0]))
+    settings.update(_texts(getattr(request, "param", {})))
+    return settings
+
+
+def _texts(settings: object) -> dict[str, str]:
+    """Return settings as texts. Raises pytest.UsageError for anything but a dict."""
+    if not isinstance(settings, Mapping):
+        raise pytest.UsageError(f"a dict of broker settings is expected, not {settings!r}")
+    return {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a marker that would have no effect, and note where the logs end."""
+    names = set(getattr(item, "fixturenames", ()))
+    is_marked = any(marker.name == "headgate" for marker in item.own_markers)
+    if is_marked and "headgate_test_broker" not in names:
+        pytest.fail(
+            "@pytest.mark.headgate has an effect on headgate_test_broker only, as tests share the other "
+            "brokers; for headgate_module_broker mark the module, and parametrize headgate_broker",
+            pytrace=False,
+        )
+    item.stash[_LOGGED] = {
+        str(broker.log_path): broker.log_path.stat().st_size
+        for broker in item.config.stash[_RUNNING].values()
+        if broker.log_path.exists()
+    }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the logs of the brokers that a test uses to the report of its failure."""
+    report = yield
+    if report.failed:
+        seen = item.stash.get(_LOGGED, {})
+        names = getattr(item, "fixturenames", ())
+        for broker in (one for name, one in item.config.stash[_RUNNING].items() if name in names):
+            report.sections.append(
+                (f"headgate at {broker.bootstrap_servers}", _told(broker, seen.get(str(broker.log_path), 0)))
+            )
+    return report
+
+
+def _told(broker: Broker, start: int) -> str:
+    """Return what a broker logged from byte `start` of its log on, and whether it still runs."""
+    try:
+        with broker.log_path.open("rb") as log:
+            log.seek(start)
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError as problem:  # such as one that the test removed
+        lines = [f"(its log cannot be read: {problem})"]
+    left_out = [f"({len(lines) - MOST_LINES} lines before)"] if len(lines) > MOST_LINES else []
+    shown = [*left_out, *lines[-MOST_LINES:]] or ["(it logged nothing during this test)"]
+    ended = broker.why_ended()
+    return "\n".join([*shown, *([ended] if ended else [])])
