@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.compat)
-            if item.get_closest_marker("timeout") is None:  # a mark of its module, too, which one added here would hide
+            if item.get_closest_marker("timeout") is None:  # one added here would hide that of its module
                 item.add_marker(pytest.mark.timeout(START_TIMEOUT_S if first else TEST_TIMEOUT_S))
             first = False
 
