@@ -24,8 +24,9 @@ def test_the_kernel_copies_what_arrow_copies(seed: int, monkeypatch: pytest.Monk
         None if one < 0 else payload[begin : begin + one]
         for begin, one in zip(at.tolist(), size.tolist(), strict=True)
     ]
-    for kernel in (None, text_kernel.copy_parts):
-        monkeypatch.setattr(text_kernel, "compiled_copy_parts", kernel)
+    for place, copy in ((None, None), (text_kernel.place_parts, text_kernel.copy_parts)):
+        monkeypatch.setattr(text_kernel, "compiled_place_parts", place)
+        monkeypatch.setattr(text_kernel, "compiled_copy_parts", copy)
         column = arrow.binaries(payload, at, size)
         column.validate(full=True)
         assert column.to_pylist() == expected

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.log import record_kernel
-from headgate.log.batch_scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
+from headgate.log.batch_scan import PADDING, Batches, Bits, Chunk, Corruption, Ints, Scan, corruption_of, only
 from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
 from headgate.log.record_fields import FieldReader, Fields, find_fields, offsets_rise
@@ -23,6 +23,7 @@ UNPACKED_BYTES = 64 << 20
 
 _SMALLEST_RECORD_BYTES = 7
 _NONE: Ints = np.zeros(0, dtype=np.int64)
+_NO_BITS: Bits = np.zeros(0, dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,17 @@ def unpack(scan: Scan) -> Iterator[tuple[Records, list[Corruption]]]:
             corruptions += [corruption_of(scan.chunk, left.batches, index, why) for index, why in bad.items()]
             left = left.without(list(bad))
             records, bad = _records(left)
-        wanted = (records.offset >= scan.chunk.start_offset) & (records.offset < scan.chunk.end_offset)
-        yield only(records, wanted), corruptions
+        yield _wanted(records, scan.chunk), corruptions
         corruptions = []
+
+
+def _wanted(records: Records, chunk: Chunk) -> Records:
+    """Return the records between the start and the end offset; mostly that is all of them."""
+    batches = records.batches
+    begin, end = chunk.start_offset, chunk.end_offset
+    if (batches.base_offset >= begin).all() and (batches.last_offset < end).all():
+        return records
+    return only(records, (records.offset >= begin) & (records.offset < end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +159,18 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     crowded = batches.record_count * _SMALLEST_RECORD_BYTES > end - begin
     if crowded.any():
         return _nothing(payload, batches), _blame(crowded, "it claims more records than it has room for")
-    count = batches.record_count
-    batch = np.repeat(np.arange(len(batches), dtype=np.int64), count)
-    find = find_fields if record_kernel.compiled_find_fields is None else _find_by_kernel
-    astray, fields = find(payload, begin, end, count)
-    if astray.any():
-        return _nothing(payload, batches), _blame(astray, "its record lengths do not add up to its size")
-    rises = offsets_rise(fields.offset_delta, batch, batches.last_offset - batches.base_offset)
-    wrong = fields.overrun | (fields.header_count < 0) | ~rises
-    _, headers_wrong = read_headers(payload, fields.headers_at, fields.end, fields.header_count)
-    wrong |= headers_wrong
+    batch = np.repeat(np.arange(len(batches), dtype=np.int64), batches.record_count)
+    find = _find_by_numpy if record_kernel.compiled_find_fields is None else _find_by_kernel
+    found = find(part, batch)
+    if found.astray.any():
+        reason = "its record lengths do not add up to its size"
+        return _nothing(payload, batches), _blame(found.astray, reason)
+    fields, wrong = found.fields, found.wrong
+    if found.has_headers and not wrong.any():
+        _, headers_wrong = read_headers(payload, fields.headers_at, fields.end, fields.header_count)
+        wrong[batch[headers_wrong]] = True
     if wrong.any():
-        blamed = np.zeros(len(batches), dtype=np.bool_)
-        blamed[batch[wrong]] = True
-        return _nothing(payload, batches), _blame(blamed, "a record's fields do not fill the record")
+        return _nothing(payload, batches), _blame(wrong, "a record's fields do not fill the record")
 
     timestamp = batches.base_timestamp[batch] + fields.timestamp_delta
     appended = batches.uses_log_append_time
@@ -185,14 +192,41 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     ), {}
 
 
-def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, Fields]:
-    """Return the batches whose lengths do not match, and the fields of all records, by machine code."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The fields of all records, and which batches have lengths that do not match or wrong fields.
+
+    The fields are undefined if there is such a batch. With `has_headers` some records may have headers, which
+    are not checked yet.
+    """
+
+    fields: Fields
+    astray: Bits
+    wrong: Bits
+    has_headers: bool
+
+
+def _find_by_numpy(part: _Part, batch: Ints) -> _Found:
+    batches = part.batches
+    wrong = np.zeros(len(batches), np.bool_)
+    astray, fields = find_fields(part.payload, part.begin, part.end, batches.record_count)
+    if not astray.any():
+        rises = offsets_rise(fields.offset_delta, batch, batches.last_offset - batches.base_offset)
+        wrong[batch[fields.overrun | (fields.header_count < 0) | ~rises]] = True
+    return _Found(fields, astray, wrong, has_headers=True)
+
+
+def _find_by_kernel(part: _Part, batch: Ints) -> _Found:
+    """Find the fields record by record, by machine code where numba is installed."""
     find = record_kernel.compiled_find_fields or record_kernel.find_fields
-    out = np.zeros((record_kernel.COLUMNS, int(count.sum())), np.int64)
-    fault = np.zeros(len(count), np.int64)
-    find(np.frombuffer(payload, np.uint8), begin, end, count, out, fault)
-    overrun = np.repeat(fault == record_kernel.OVERRUN, count)
-    return fault == record_kernel.ASTRAY, Fields(overrun, *out)
+    batches = part.batches
+    out = np.empty((record_kernel.COLUMNS, len(batch)), np.int64)
+    fault = np.zeros(len(batches), np.int64)
+    octets = np.frombuffer(part.payload, np.uint8)
+    last_delta = batches.last_offset - batches.base_offset
+    has_headers = find(octets, part.begin, part.end, batches.record_count, last_delta, out, fault)
+    fields = Fields(_NO_BITS, *out)
+    return _Found(fields, fault == record_kernel.ASTRAY, fault == record_kernel.WRONG, has_headers)
 
 
 def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:

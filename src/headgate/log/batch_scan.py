@@ -40,6 +40,9 @@ Bits = NDArray[np.bool_]
 PADDING = 64
 """Zero bytes after the content of every buffer, so that reads before a check stay inside it."""
 
+WORD_BYTES = 8
+"""The size of the numbers of `words_of`."""
+
 NO_END = (1 << 63) - 1
 """An offset after every record."""
 
@@ -172,6 +175,11 @@ def gather(data: bytearray | bytes, kind: str, positions: Ints) -> NDArray[Any]:
     item = np.dtype(kind)
     everywhere: NDArray[Any] = np.ndarray((len(data) - item.itemsize + 1,), item, data, strides=(1,))
     return everywhere[positions]
+
+
+def words_of(data: bytes | bytearray | NDArray[np.uint8]) -> Ints:
+    """Return the little-endian number of the eight bytes from each byte of a buffer on, without a copy."""
+    return np.ndarray((len(data) - WORD_BYTES + 1,), np.dtype("<i8"), data, strides=(1,))
 
 
 def scan_chunk(chunk: Chunk) -> Scan:

@@ -14,20 +14,26 @@ COLUMNS = 9
 count, headers' position, and the end of the record.
 """
 
-GOOD, ASTRAY, OVERRUN = 0, 1, 2
-"""Faults of a batch: its lengths do not match its size, or fields exceed their record."""
+GOOD, ASTRAY, WRONG = 0, 1, 2
+"""Faults of a batch: its lengths do not match its size, or its fields do not fill their records, or its
+offsets do not rise.
+"""
 
 _MOST_BITS = 63
 
 
-def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: Any) -> None:
+def find_fields(octets: Any, begin: Any, end: Any, count: Any, last_delta: Any, out: Any, fault: Any) -> bool:
     """Fill `out`, a row for each of `COLUMNS` and a column for each record, and `fault`, one for each batch.
 
     The records of batch i are the bytes `begin[i]` to `end[i]` of `octets`, which has a few more bytes after
-    them. All arrays except `octets` are int64.
+    them, and the offset of its last record is `last_delta[i]` from that of the batch. All arrays except
+    `octets` are int64. `out` is undefined for the records of a batch with a fault. Return whether a record
+    has headers, which are not read.
     """
     row = 0
+    has_headers = False
     for batch in range(len(begin)):
+        previous = -1
         at = begin[batch]
         limit = end[batch]
         first = row
@@ -69,7 +75,7 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
                         if octet < 0x80:
                             break
                     else:
-                        fault[batch] = OVERRUN
+                        fault[batch] = WRONG
                         break
                 number = ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1)
                 if field == 2 or field == 3:
@@ -77,14 +83,24 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
                     out[place, row] = at
                     out[place + 1, row] = number
                     if number < -1 or number > stop - at:
-                        fault[batch] = OVERRUN
+                        fault[batch] = WRONG
                         break
                     if number > 0:
                         at += number
                 elif field == 4:
                     out[6, row] = number
+                    if number:
+                        has_headers = True
+                    if number < 0 or (number == 0 and at != stop):
+                        fault[batch] = WRONG
+                        break
                 else:
                     out[field, row] = number
+                    if field == 1:
+                        if number <= previous or number > last_delta[batch]:
+                            fault[batch] = WRONG
+                            break
+                        previous = number
             if fault[batch]:
                 break
             out[7, row] = at
@@ -94,14 +110,15 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
         if not fault[batch] and at != limit:
             fault[batch] = ASTRAY
         row = first + count[batch]
+    return has_headers
 
 
-def _compiled() -> Callable[..., None] | None:
+def _compiled() -> Callable[..., bool] | None:
     try:
         from numba import njit
     except ImportError:
         return None
-    compiled: Callable[..., None] = njit(cache=True, nogil=True)(find_fields)
+    compiled: Callable[..., bool] = njit(cache=True, nogil=True)(find_fields)
     return compiled
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.log.batch_records import Records, read_headers
-from headgate.log.batch_scan import Bits, Ints
+from headgate.log.batch_scan import WORD_BYTES, Bits, Ints, words_of
 from headgate.spark import text_kernel
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -47,12 +48,15 @@ def integers(values: Ints, kind: pa.DataType, is_null: Bits | None = None) -> pa
 
 def timestamps(milliseconds: Ints) -> pa.Array:
     """Return a timestamp column; null for no timestamp (Kafka's -1), and for one that Spark cannot show."""
+    count = len(milliseconds)
+    least, most = (int(milliseconds.min()), int(milliseconds.max())) if count else (0, 0)
+    if least >= 0 and most <= LAST_TIMESTAMP_MS:
+        return pa.array(milliseconds * 1000, type=pa.int64()).view(_TIMESTAMP)
+    if most < 0:
+        return constant(None, count, _TIMESTAMP)
     is_null = (milliseconds < 0) | (milliseconds > LAST_TIMESTAMP_MS)
-    if is_null.any():
-        return pa.array(np.where(is_null, 0, milliseconds) * 1000, type=pa.int64(), mask=is_null).view(
-            _TIMESTAMP
-        )
-    return pa.array(milliseconds * 1000, type=pa.int64()).view(_TIMESTAMP)
+    kept = np.where(is_null, 0, milliseconds) * 1000
+    return pa.array(kept, type=pa.int64(), mask=is_null).view(_TIMESTAMP)
 
 
 def microseconds(milliseconds: int) -> int | None:
@@ -60,17 +64,24 @@ def microseconds(milliseconds: int) -> int | None:
     return milliseconds * 1000 if 0 <= milliseconds <= LAST_TIMESTAMP_MS else None
 
 
-def constant(value: str | int, size: int, kind: pa.DataType) -> pa.Array:
+def constant(value: str | int | bool | None, size: int, kind: pa.DataType) -> pa.Array:
     """Return a column with the same value in every row."""
+    return _repeated(value, 1 << max(size - 1, 0).bit_length(), kind).slice(0, size)
+
+
+@lru_cache(maxsize=16)
+def _repeated(value: str | int | bool | None, size: int, kind: pa.DataType) -> pa.Array:
+    """Return such a column; the next batches of a log need the same ones."""
     return pa.repeat(pa.scalar(value, type=kind), size)
 
 
 def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
-    """Return a binary column: `size` bytes from `at` in each row, null for size -1. Positions must ascend."""
-    copy = text_kernel.compiled_copy_parts
-    total = int(size.sum(where=size > 0))
-    if copy is not None and total <= _MOST_BYTES:
-        return _copied(payload, at, size, copy)
+    """Return a binary column: `size` bytes from `at` in each row, null for size -1. Positions must ascend.
+
+    The payload has `PADDING` bytes after the last row's.
+    """
+    if text_kernel.compiled_copy_parts is not None and len(payload) <= _MOST_BYTES:
+        return _copied(payload, at, size)
     count = len(at)
     bounds = np.empty(2 * count + 1, dtype=np.int32)
     bounds[0:-1:2] = at
@@ -82,20 +93,26 @@ def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     return parts.take(wanted)
 
 
-def _copied(payload: bytes | bytearray, at: Ints, size: Ints, copy: Callable[..., None]) -> pa.Array:
-    is_null = size < 0
-    ends = np.zeros(len(at) + 1, np.int32)
-    np.cumsum(np.maximum(size, 0) if is_null.any() else size, out=ends[1:])
-    content = np.empty(int(ends[-1]), np.uint8)
-    copy(np.frombuffer(payload, np.uint8), at, ends, content)
-    there = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
-    buffers = [there, pa.py_buffer(ends), pa.py_buffer(content)]
+def _copied(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
+    """Return the same column, copied by machine code where numba is installed."""
+    place = text_kernel.compiled_place_parts or text_kernel.place_parts
+    copy = text_kernel.compiled_copy_parts or text_kernel.copy_parts
+    ends = np.empty(len(at) + 1, np.int32)
+    missing = place(size, ends)
+    size_of_all = int(ends[-1])
+    content = np.empty(size_of_all + WORD_BYTES, np.uint8)
+    copy(words_of(payload), at, ends, words_of(content))
+    there = pa.py_buffer(np.packbits(size >= 0, bitorder="little")) if missing else None
+    buffers = [there, pa.py_buffer(ends), pa.py_buffer(content[:size_of_all])]
     return pa.Array.from_buffers(pa.binary(), len(at), buffers)
 
 
 def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     """Return a string column of UTF-8 bytes; invalid bytes become replacement characters."""
     raw = binaries(payload, at, size)
+    there, ends, content = raw.buffers()
+    if not raw.offset and _is_ascii(content):
+        return pa.Array.from_buffers(pa.string(), len(raw), [there, ends, content])
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -103,10 +120,28 @@ def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
         return pa.array(texts, type=pa.string())
 
 
+def _is_ascii(content: pa.Buffer | None) -> bool:
+    """Return whether all bytes are ASCII: then no text needs a check of its own."""
+    return content is None or not content.size or int(np.frombuffer(content, np.uint8).max()) < 0x80
+
+
 def leader_epochs(records: Records) -> pa.Array:
     """Return the leader epoch of each record's batch; null if the batch has none."""
-    epochs = records.batches.leader_epoch[records.batch]
-    return integers(epochs, pa.int32(), epochs < 0)
+    return _of_batches(records, records.batches.leader_epoch, pa.int32())
+
+
+def producer_ids(records: Records) -> pa.Array:
+    """Return the producer id of each record's batch; null if the batch has none."""
+    return _of_batches(records, records.batches.producer_id, pa.int64())
+
+
+def _of_batches(records: Records, values: Ints, kind: pa.DataType) -> pa.Array:
+    """Return a number of each record's batch, null below 0; mostly all batches have the same."""
+    if len(values) and (values == values[0]).all():
+        number = int(values[0])
+        return constant(None if number < 0 else number, len(records), kind)
+    of_records = values[records.batch]
+    return integers(of_records, kind, of_records < 0)
 
 
 def headers(records: Records) -> pa.Array:

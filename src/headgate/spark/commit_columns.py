@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records
-from headgate.log.batch_scan import Bits, Ints, gather, only
+from headgate.log.batch_scan import Bits, Ints, gather, only, words_of
 from headgate.spark import arrow, commit_kernel
 from headgate.spark.arrow import Column, Rows
 
@@ -75,9 +75,22 @@ def rows_of(records: Records, commits: Commits, where: TopicPartition) -> Rows:
     records, commits = only(records, commits.fits), only(commits, commits.fits)
     payload, batches = records.payload, records.batches
     count = len(records)
-    unknown = ~commits.is_known
-    no_epoch = unknown | (commits.leader_epoch < 0)
-    producer_id = batches.producer_id[records.batch]
+    unknown = None if commits.is_known.all() else ~commits.is_known
+
+    def times(milliseconds: Ints) -> pa.Array:
+        return arrow.timestamps(milliseconds if unknown is None else np.where(unknown, -1, milliseconds))
+
+    def leader_epochs() -> pa.Array:
+        is_none = commits.leader_epoch < 0
+        return arrow.integers(
+            commits.leader_epoch, pa.int32(), is_none if unknown is None else is_none | unknown
+        )
+
+    def is_transactional() -> pa.Array:
+        if not batches.is_transactional.any():
+            return arrow.constant(False, count, pa.bool_())
+        return pa.array(batches.is_transactional[records.batch])
+
     columns: dict[str, Column] = {
         "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
@@ -87,14 +100,14 @@ def rows_of(records: Records, commits: Commits, where: TopicPartition) -> Rows:
         "topic": lambda: arrow.strings(payload, commits.topic_at, commits.topic_size),
         "partition": lambda: arrow.integers(commits.partition, pa.int32()),
         "committed_offset": lambda: arrow.integers(commits.committed_offset, pa.int64(), unknown),
-        "leader_epoch": lambda: arrow.integers(commits.leader_epoch, pa.int32(), no_epoch),
+        "leader_epoch": leader_epochs,
         "metadata": lambda: arrow.strings(payload, commits.metadata_at, commits.metadata_size),
-        "commit_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, commits.commit_timestamp_ms)),
-        "expire_timestamp": lambda: arrow.timestamps(np.where(unknown, -1, commits.expire_timestamp_ms)),
+        "commit_timestamp": lambda: times(commits.commit_timestamp_ms),
+        "expire_timestamp": lambda: times(commits.expire_timestamp_ms),
         "is_tombstone": lambda: pa.array(records.value_size < 0),
         "value_version": lambda: arrow.integers(commits.version, pa.int32(), commits.version < 0),
-        "is_transactional": lambda: pa.array(batches.is_transactional[records.batch]),
-        "producer_id": lambda: arrow.integers(producer_id, pa.int64(), producer_id < 0),
+        "is_transactional": is_transactional,
+        "producer_id": lambda: arrow.producer_ids(records),
     }
     return Rows(count, columns)
 
@@ -102,13 +115,21 @@ def rows_of(records: Records, commits: Commits, where: TopicPartition) -> Rows:
 def by_kernel(records: Records) -> Commits:
     """Find the offset commits record by record, by machine code where numba is installed."""
     find = commit_kernel.compiled_find_commits or commit_kernel.find_commits
-    out = np.zeros((commit_kernel.COLUMNS, len(records)), np.int64)
-    kind = np.zeros(len(records), np.int64)
-    octets = np.frombuffer(records.payload, np.uint8)
-    find(octets, records.key_at, records.key_size, records.value_at, records.value_size, out, kind)
+    out = np.empty((commit_kernel.COLUMNS, len(records)), np.int64)
+    kind = np.zeros(len(records), np.uint8)
+    words = words_of(records.payload)
+    find(words, records.key_at, records.key_size, records.value_at, records.value_size, out, kind)
     is_known: Bits = kind == commit_kernel.KNOWN
+    fits: Bits = kind != commit_kernel.NO_COMMIT
+    if records.batches.is_control.any():
+        fits &= ~records.is_control
+    metadata_at, metadata_size = out[8], out[9]
+    if not is_known.all():
+        # A column of positions must ascend, also where nothing is there.
+        metadata_at = np.where(is_known, metadata_at, records.value_at)
+        metadata_size = np.where(is_known, metadata_size, -1)
     return Commits(
-        fits=(kind != commit_kernel.NO_COMMIT) & ~records.is_control,
+        fits=fits,
         group_at=out[0],
         group_size=out[1],
         topic_at=out[2],
@@ -118,9 +139,8 @@ def by_kernel(records: Records) -> Commits:
         is_known=is_known,
         committed_offset=out[6],
         leader_epoch=out[7],
-        # A column of positions must ascend, also where nothing is there.
-        metadata_at=np.where(is_known, out[8], records.value_at),
-        metadata_size=np.where(is_known, out[9], -1),
+        metadata_at=metadata_at,
+        metadata_size=metadata_size,
         commit_timestamp_ms=out[10],
         expire_timestamp_ms=out[11],
     )

@@ -21,47 +21,59 @@ _LAST_VERSION = 4
 _NONE = -1
 
 
-def int16(octets: Any, at: Any) -> Any:
-    """Return the big-endian integer of two bytes."""
-    value = (int(octets[at]) << 8) | int(octets[at + 1])
-    return value - ((value & 0x8000) << 1)
+def int64(words: Any, at: Any) -> Any:
+    """Return the big-endian integer of eight bytes. Compilers make one instruction of it."""
+    word = int(words[at])
+    first = word & 0xFF
+    return (
+        (first - ((first & 0x80) << 1)) << 56
+        | ((word >> 8) & 0xFF) << 48
+        | ((word >> 16) & 0xFF) << 40
+        | ((word >> 24) & 0xFF) << 32
+        | ((word >> 32) & 0xFF) << 24
+        | ((word >> 40) & 0xFF) << 16
+        | ((word >> 48) & 0xFF) << 8
+        | ((word >> 56) & 0xFF)
+    )
 
 
-def int32(octets: Any, at: Any) -> Any:
+def int32(words: Any, at: Any) -> Any:
     """Return the big-endian integer of four bytes."""
-    return int16(octets, at) * 0x10000 + ((int(octets[at + 2]) << 8) | int(octets[at + 3]))
+    return int64(words, at) >> 32
 
 
-def int64(octets: Any, at: Any) -> Any:
-    """Return the big-endian integer of eight bytes."""
-    return int32(octets, at) * 0x100000000 + (int32(octets, at + 4) & 0xFFFFFFFF)
+def int16(words: Any, at: Any) -> Any:
+    """Return the big-endian integer of two bytes."""
+    return int64(words, at) >> 48
 
 
 def find_commits(
-    octets: Any, key_at: Any, key_size: Any, value_at: Any, value_size: Any, out: Any, kind: Any
+    words: Any, key_at: Any, key_size: Any, value_at: Any, value_size: Any, out: Any, kind: Any
 ) -> None:
     """Fill `out`, a row for each of `COLUMNS` and a column for each record, and `kind`, one for each record.
 
-    Sizes of -1 mean null. The layouts are those of `headgate.spark.commit_columns`.
+    `words` are those of the payload (`batch_scan.words_of`), which has some bytes after the last value. Sizes
+    of -1 mean null. `kind` has only zeros; `out` is undefined where nothing is read. The layouts are those of
+    `headgate.spark.commit_columns`.
     """
     for row in range(len(key_at)):
         at = key_at[row]
         end = at + key_size[row]
         if key_size[row] < _SMALLEST_KEY:
             continue
-        version = int16(octets, at)
-        group_size = int16(octets, at + 2)
+        version = int16(words, at)
+        group_size = int16(words, at + 2)
         topic_at = at + 6 + group_size
         if version < 0 or version > 1 or group_size < 0 or topic_at + 4 > end:
             continue
-        topic_size = int16(octets, topic_at - 2)
+        topic_size = int16(words, topic_at - 2)
         if topic_size < 0 or topic_at + topic_size + 4 != end:
             continue
         out[0, row] = at + 4
         out[1, row] = group_size
         out[2, row] = topic_at
         out[3, row] = topic_size
-        out[4, row] = int32(octets, end - 4)
+        out[4, row] = int32(words, end - 4)
         out[5, row] = _NONE
         if value_size[row] < 0:
             kind[row] = TOMBSTONE
@@ -70,7 +82,7 @@ def find_commits(
         end = at + value_size[row]
         if value_size[row] < 2:
             continue
-        version = int16(octets, at)
+        version = int16(words, at)
         out[5, row] = version
         if version > _LAST_VERSION:
             kind[row] = UNKNOWN
@@ -78,34 +90,34 @@ def find_commits(
         at += 2
         if at + (12 if version >= 3 else 8) > end:
             continue
-        out[6, row] = int64(octets, at)
+        out[6, row] = int64(words, at)
         at += 8
         out[7, row] = _NONE
         if version >= 3:
-            out[7, row] = int32(octets, at)
+            out[7, row] = int32(words, at)
             at += 4
         size = 0
         if version == _LAST_VERSION:
             for index in range(5):
-                octet = int(octets[at])
+                octet = int16(words, at) >> 8 & 0xFF
                 at += 1
                 size += (octet & 0x7F) << (7 * index)
                 if octet < 0x80:
                     break
             size -= 1
         else:
-            size = int16(octets, at)
+            size = int16(words, at)
             at += 2
         if size < 0 or at + size + (16 if version == 1 else 8) > end:
             continue
         out[8, row] = at
         out[9, row] = size
         at += size
-        out[10, row] = int64(octets, at)
+        out[10, row] = int64(words, at)
         at += 8
         out[11, row] = _NONE
         if version == 1:
-            out[11, row] = int64(octets, at)
+            out[11, row] = int64(words, at)
             at += 8
         if at == end or version == _LAST_VERSION:
             kind[row] = UNKNOWN if version < 0 else KNOWN
@@ -117,7 +129,7 @@ def _compiled() -> Callable[..., None] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for read in (int16, int32, int64):
+    for read in (int64, int32, int16):
         register_jitable(inline="always")(read)
     compiled: Callable[..., None] = njit(cache=True, nogil=True)(find_commits)
     return compiled

@@ -31,6 +31,7 @@ from headgate.spark import (
     transaction_columns,
 )
 from headgate.spark.arrow import Column, Rows
+from headgate.spark.memory import keep_freed_memory
 from headgate.spark.options import OptionError, Options, choose_columns
 from headgate.spark.plan import MissingData, Task
 from headgate.spark.run_rows import Run, incomplete, run_of
@@ -153,6 +154,7 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, as Arrow record batches. Raises CorruptLog at an unreadable batch."""
         assert isinstance(partition, Task)
+        keep_freed_memory()
         return joined(self._batches(partition))
 
     def _batches(self, partition: Task) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,7 @@ from headgate.spark.landing.ordering import by_date, sorted_rows
 from headgate.spark.landing.progress import LandingRefused
 from headgate.spark.landing.reading import LogRange, options_of, read_range
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
+from headgate.spark.memory import keep_freed_memory
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData
 from headgate.spark.run_rows import last_run
@@ -93,6 +94,7 @@ Task = LandingTask | MergeTask
 
 def try_task(task: Task) -> Done | Failed:
     """Do the work of a task; return a failure as a value."""
+    keep_freed_memory()
     try:
         if isinstance(task, LandingTask):
             return land_range(task)
