@@ -57,7 +57,7 @@ bench-start: $(COMPILED)/.ready  ## Measure starts on three million offsets, wit
 bench-spark: $(BIN)/.ready java  ## Measure the pipeline on a synthetic log: make bench-spark COMMITS=40000000
 	$(BIN)/python -m bench.pipeline --commits $(COMMITS)
 
-kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench and make compat (Java and mvn needed).
+kafka: $(BIN)/.ready  ## Fetch Apache Kafka, and Spark's source for it, from Maven Central for the benches and make compat (Java and mvn needed).
 	$(BIN)/python -m bench.kafka
 
 release: $(BIN)/.ready  ## Build what is released, from a clean clone of the last commit, and check it: build/release (a C compiler needed).

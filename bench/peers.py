@@ -122,8 +122,8 @@ def kafka() -> Iterator[Peer]:
 @contextmanager
 def mock() -> Iterator[Peer]:
     """Run librdkafka's mock cluster, in memory only, with topics of four partitions."""
-    child = [sys.executable, "-c", _MOCK, LOAD_TOPIC]
-    with _child(child, "listening ") as (address, process_id):
+    command = [sys.executable, "-c", _MOCK, LOAD_TOPIC]
+    with child(command, "listening ") as (address, process_id):
         yield Peer(
             "mock",
             {Durability.PAGE_CACHE: address},
@@ -207,7 +207,7 @@ def _serve(durability: str) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def _child(command: list[str], ready: str) -> Iterator[tuple[str, int]]:
+def child(command: list[str], ready: str) -> Iterator[tuple[str, int]]:
     """Run a broker until the block ends; yield the address it prints after `ready`, and its process id."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

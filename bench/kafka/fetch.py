@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 from bench.paths import KAFKA_LIBS, KAFKA_POM
 
@@ -16,21 +17,26 @@ GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
 
 def fetch() -> str:
-    """Download the jars unless they exist; return one line with the result. Raises SystemExit."""
-    fetched_from = KAFKA_LIBS.parent / "fetched-from.xml"
-    pom = KAFKA_POM.read_bytes()
+    """Download Apache Kafka unless it is here; return one line with the result. Raises SystemExit."""
+    return fetch_jars("Apache Kafka", KAFKA_POM, KAFKA_LIBS)
+
+
+def fetch_jars(what: str, pom_path: Path, libs: Path) -> str:
+    """Download the jars of a pom unless they exist; return one line with the result. Raises SystemExit."""
+    fetched_from = libs.parent / "fetched-from.xml"
+    pom = pom_path.read_bytes()
     if fetched_from.exists() and fetched_from.read_bytes() == pom:
-        return f"Apache Kafka is already in {KAFKA_LIBS}"
+        return f"{what} is already in {libs}"
     maven = shutil.which("mvn")
     if maven is None:
-        raise SystemExit("Maven is needed to fetch Apache Kafka: install it (Debian: apt-get install maven)")
-    shutil.rmtree(KAFKA_LIBS, ignore_errors=True)
-    command = [maven, "-q", "-B", "-f", str(KAFKA_POM), GOAL, f"-DoutputDirectory={KAFKA_LIBS}"]
+        raise SystemExit(f"Maven is needed to fetch {what}: install it (Debian: apt-get install maven)")
+    shutil.rmtree(libs, ignore_errors=True)
+    command = [maven, "-q", "-B", "-f", str(pom_path), GOAL, f"-DoutputDirectory={libs}"]
     try:
         status = subprocess.run(command, timeout=FETCH_TIMEOUT_S, check=False).returncode
     except subprocess.TimeoutExpired:
         raise SystemExit(f"Maven Central gave no answer for {FETCH_TIMEOUT_S} s: try again") from None
     if status:
-        raise SystemExit(f"Maven could not fetch Apache Kafka (exit status {status}): its message is above")
+        raise SystemExit(f"Maven could not fetch {what} (exit status {status}): its message is above")
     fetched_from.write_bytes(pom)
-    return f"Apache Kafka: {sum(1 for _ in KAFKA_LIBS.glob('*.jar'))} jars in {KAFKA_LIBS}"
+    return f"{what}: {sum(1 for _ in libs.glob('*.jar'))} jars in {libs}"

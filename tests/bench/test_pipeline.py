@@ -1,0 +1,90 @@
+"""A small run of `make bench-spark` has all its rows, and each measures what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from bench.kafka.spark_source import fetch_spark_source
+from bench.paths import ROOT
+
+pytestmark = pytest.mark.timeout(280)
+
+COMMITS, PARTITIONS, RECORDS = 800, 30, 4_000
+SIZES = ["--commits", "500", "--groups", "4", "--partitions", str(PARTITIONS), "--records", str(RECORDS)]
+
+
+@pytest.fixture(scope="module")
+def not_fetched() -> str | None:
+    """Why Spark's own Kafka source is not here; None if it is."""
+    try:
+        fetch_spark_source()
+    except SystemExit as why:
+        return str(why)
+    return None
+
+
+@pytest.fixture(scope="module")
+def figures(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The figures of a small run, by their names; connections by the same names with a suffix."""
+    out = tmp_path_factory.mktemp("bench") / "figures.json"
+    command = [sys.executable, "-m", "bench.pipeline", *SIZES, "--master", "local[2]", "--out", str(out)]
+    surroundings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=270, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not out.with_suffix("").exists()
+    found = json.loads(out.read_text())
+    return {one["what"] + (", connections" if one["connections"] is not None else ""): one for one in found}
+
+
+@pytest.mark.parametrize(
+    ("what", "rows"),
+    [
+        ("Spark, sink that does nothing", COMMITS),
+        ("the same rows, ready in Python: Spark alone", COMMITS),
+        ("land commits", COMMITS),
+        ("land commits and offsets_current", COMMITS),
+        ("decode to Arrow, one process, warm", COMMITS),
+        ("offsets_current of landed rows in memory, one process", COMMITS),
+        ("the same, plain PySpark on the landed files", COMMITS),
+        (f"plan {PARTITIONS} partitions from files", PARTITIONS),
+        (f"plan and read {PARTITIONS} partitions from files", PARTITIONS),
+        (f"plan {PARTITIONS} partitions over the wire", PARTITIONS),
+        (f"plan and read {PARTITIONS} partitions over the wire", PARTITIONS),
+        ('readStream.format("headgate"), records of 100 bytes', RECORDS),
+    ],
+)
+def test_each_row_is_measured(figures: dict[str, dict[str, Any]], what: str, rows: int) -> None:
+    """Its number of rows is the one that was asked for."""
+    assert figures[what]["rows"] == rows
+    assert figures[what]["seconds"] > 0
+
+
+def test_memory_is_measured(figures: dict[str, dict[str, Any]]) -> None:
+    """Of the driver's Python what it added, and of its JVM what is in use."""
+    assert figures["memory of the driver's Python that the landings added"]["memory_bytes"] >= 0
+    assert figures["heap of the driver's JVM in use after them"]["memory_bytes"] > 1 << 20
+
+
+def test_partitions_share_connections(figures: dict[str, dict[str, Any]]) -> None:
+    """A plan has one connection, a read that and one for each task and broker."""
+    assert figures[f"plan {PARTITIONS} partitions over the wire, connections"]["connections"] == 1
+    assert figures[f"plan and read {PARTITIONS} partitions over the wire, connections"]["connections"] <= 4
+
+
+def test_sparks_own_kafka_source_is_beside(
+    figures: dict[str, dict[str, Any]], not_fetched: str | None
+) -> None:
+    """It reads the same topics of the same server."""
+    if not_fetched is not None:
+        pytest.skip(not_fetched)
+    what = f"plan and read {PARTITIONS} partitions over the wire, Spark's Kafka source"
+    assert figures[what]["rows"] == PARTITIONS
+    assert figures[f"{what}, connections"]["connections"] > 0
+    assert figures['readStream.format("kafka"), records of 100 bytes']["rows"] == RECORDS
