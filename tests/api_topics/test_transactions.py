@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -196,6 +197,40 @@ def test_a_partition_that_is_named_again_is_described_once(node: OneNode, topic:
     first, second = node.ask(k61_describe_producers.API, request, 0).topics
     assert [len(one.active_producers) for one in first.partitions] == [1]
     assert not second.partitions
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_response_with_very_many_aborted_transactions_is_encoded_aside(
+    node: OneNode, topic: Topic, monkeypatch: pytest.MonkeyPatch, is_parked: bool
+) -> None:
+    """It would hold the loop: 25 ms for 350,000. One with few is not."""
+    aside = 0
+    answer_aside = OneCall.answer_aside
+
+    def counted(call: OneCall, make: Callable[[], Any]) -> None:
+        nonlocal aside
+        aside += 1
+        answer_aside(call, make)
+
+    monkeypatch.setattr(OneCall, "answer_aside", counted)
+    monkeypatch.setattr(k01_fetch, "_MOST_ABORTED_AT_ONCE", 3)
+    for number in range(3):
+        aborted(topic, number)
+    call = fetch(node, min_bytes=1000 if is_parked else 1)
+    if is_parked:
+        node.pass_time(500)
+    assert (len(fetched(call).aborted_transactions), aside) == (3, 0)
+    aborted(topic, 3)
+    call = fetch(node, min_bytes=1000 if is_parked else 1)
+    if is_parked:
+        node.pass_time(500)
+    assert (len(fetched(call).aborted_transactions), aside) == (4, 1)
+
+
+def aborted(topic: Topic, producer_id: int) -> None:
+    writer = Writer(topic, producer_id)
+    writer.write(b"a")
+    writer.end(is_committed=False)
 
 
 def test_many_aborted_transactions_are_listed_in_columns(node: OneNode, topic: Topic) -> None:

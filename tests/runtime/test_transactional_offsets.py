@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -17,9 +18,11 @@ from headgate.core.offsets.commands import (
     CommitResult,
     CommitTransactionalOffsets,
     EndTransaction,
+    FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
 )
+from headgate.core.offsets.pending import STEP
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.log.compaction import CompactionOrder, compact
@@ -186,7 +189,105 @@ def test_a_wide_commit_spans_several_batches_of_its_transaction() -> None:
         life = await begin(life.files)
         assert life.runtime.checkpoint_position > 0
         await end(life, 7)
+        await whole(life)
         assert life.held() == {(name, partition): partition for partition in range(WIDE)}
+        life.end()
+
+    run(scenario)
+
+
+def slowly(life: Life) -> None:
+    """Let each slice of the shard have one step."""
+    times = count()
+    life.runtime.seconds = lambda: float(next(times))
+
+
+async def whole(life: Life) -> None:
+    """Wait until the shard has applied everything."""
+    while life.runtime.is_finishing:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_commands_wait_while_a_wide_transaction_is_applied_and_ended(is_committed: bool) -> None:
+    """Nobody sees a part of it; what comes later is later, and other shards and connections go on."""
+
+    async def scenario() -> None:
+        life = await begin()
+        slowly(life)
+        turns = 0
+
+        async def rounds() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.get_running_loop().create_task(rounds())
+        replies = await asyncio.gather(
+            life.submit(wide(7, "g", WIDE, base=5)),
+            life.commit("g", 3, 1),
+            end(life, 7, is_committed=is_committed),
+            life.commit("g", 4, 2),
+            life.submit(FetchOffsets(GroupId("g"), [(TOPIC, [3, 4, 5])])),
+        )
+        offsets = [one and one.offset for _, one in replies[-1].topics[0][1]]
+        assert offsets == [1, 2, 10 if is_committed else None]
+        assert turns > 2 * WIDE // STEP
+        beside.cancel()
+        await whole(life)
+        held = life.held()
+        assert len(held) == (WIDE if is_committed else 2)
+        life.kill()
+        again = await begin(life.files)
+        assert again.held() == held
+        again.end()
+
+    run(scenario)
+
+
+def test_a_checkpoint_waits_for_what_is_applied() -> None:
+    """It would lack the offsets of a transaction that is being ended."""
+
+    async def scenario() -> None:
+        life = await begin()
+        await life.submit(wide(7, "g", WIDE))
+        await whole(life)
+        slowly(life)
+        await end(life, 7)
+        assert life.runtime.is_finishing
+        await life.write()
+        life.kill()
+        again = await begin(life.files)
+        assert again.runtime.checkpoint_position == again.runtime.position
+        assert len(again.held()) == WIDE
+        again.end()
+
+    run(scenario)
+
+
+@pytest.mark.plants_failures("shard")
+def test_a_shard_that_fails_while_it_finishes_is_loaded_and_refuses_what_waits() -> None:
+    """The log has the marker; the load ends the transaction."""
+
+    async def scenario() -> None:
+        life = await begin()
+        await life.submit(wide(7, "g", WIDE))
+        await whole(life)
+        slowly(life)
+        await end(life, 7)
+        assert life.runtime.is_finishing
+
+        def fails() -> Iterator[None]:
+            yield
+            raise RuntimeError("injected")
+
+        life.runtime.shard.unfinished.append(fails())
+        waits = await life.submit(FetchOffsets(GroupId("g"), [(TOPIC, [3])]))
+        assert waits is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        while not life.runtime.is_active:
+            await asyncio.sleep(0.01)
+        assert len(life.held()) == WIDE
         life.end()
 
     run(scenario)

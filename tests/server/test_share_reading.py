@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.topics.disk import batch
 
 from headgate.core.share.partition.model import AcquiredRecords
 from headgate.log.header import place_batch, read_bounds, read_header
+from headgate.log.transaction_index import NO_TRANSACTIONS, ListedTransactions
 from headgate.server.shares.reading import read_batches
 
 Sizes = st.lists(st.integers(1, 4), min_size=1, max_size=8)
@@ -35,7 +37,7 @@ def test_what_is_sent_has_all_acquired_records_and_no_batch_more(
     last = data.draw(st.integers(first, len(parts) - 1))
     begin = data.draw(st.integers(*offsets[first]))
     end = data.draw(st.integers(max(begin, offsets[last][0]), offsets[last][1]))
-    read = read_batches(100, records, (), offsets[-1][1])
+    read = read_batches(100, records, NO_TRANSACTIONS, offsets[-1][1])
     assert list(read.fetched.batches) == offsets
     acquired = [AcquiredRecords(begin, begin, 1), AcquiredRecords(end, end, 2)]
     assert read.cut(records, acquired) == b"".join(parts[first : last + 1])
@@ -44,10 +46,27 @@ def test_what_is_sent_has_all_acquired_records_and_no_batch_more(
 def test_what_follows_enough_is_not_looked_at() -> None:
     """The batch with the offset `enough` is the last one; there is one at least."""
     records, offsets, parts = _read([2, 2, 2], [0, 0, 0])
-    assert list(read_batches(100, records, (), 102).fetched.batches) == offsets[:2]
-    read = read_batches(100, records, (), 5)
+    assert list(read_batches(100, records, NO_TRANSACTIONS, 102).fetched.batches) == offsets[:2]
+    read = read_batches(100, records, NO_TRANSACTIONS, 5)
     assert list(read.fetched.batches) == offsets[:1]
     assert read.cut(records, [AcquiredRecords(101, 101, 1)]) == parts[0]
+
+
+def listed(*aborted: tuple[int, int]) -> ListedTransactions:
+    """Return aborted transactions, each with producer id and first offset."""
+    ids, firsts = np.array(aborted, np.int64).reshape(-1, 2).T
+    return ListedTransactions(ids, firsts)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=12), st.integers(0, 9))
+def test_of_many_aborted_transactions_those_of_the_producers_count(
+    aborted: list[tuple[int, int]], last: int
+) -> None:
+    """As far as they begin up to the last offset, by first offset."""
+    expected = sorted((first, id_) for id_, first in aborted if id_ in (1, 3) and first <= last)
+    found = listed(*aborted).among({1, 3, 7}, last)
+    assert sorted((first, id_) for id_, first in found) == expected
+    assert [first for _, first in found] == [first for first, _ in expected]
 
 
 def test_aborted_and_control_batches_are_undeliverable() -> None:
@@ -65,7 +84,7 @@ def test_aborted_and_control_batches_are_undeliverable() -> None:
         place_batch(part, 0, offset, 0)
         part[22] |= attributes
         parts.append(bytes(part))
-    read = read_batches(0, b"".join(parts), [(1, 0)], 10)
+    read = read_batches(0, b"".join(parts), listed((1, 0)), 10)
     assert list(read.fetched.undeliverable) == [(0, 0), (3, 3)]
 
 

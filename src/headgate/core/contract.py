@@ -16,6 +16,7 @@ to the position they were computed at.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -124,6 +125,29 @@ class TakesRows(Protocol[RowsT]):
     def apply_rows(self, rows: RowsT) -> None:
         """Do the same as `apply` for each of these records, in order. Raises MalformedRecord."""
         ...
+
+
+@runtime_checkable
+class FinishesLater(Protocol):
+    """A shard that may apply long records in steps, so that they do not hold the event loop.
+
+    If `finishes_later` is set, `apply` and `end_transaction` may leave steps behind. Until all of them are
+    taken (`finish`), the state is incomplete: the caller handles no command and reads no image. Further
+    records may be applied: they follow in order.
+    """
+
+    finishes_later: bool
+    """Set by a caller that takes the steps. Without it, records are applied to their end."""
+    unfinished: deque[Iterator[None]]
+    """What is left to do, in order; the same object for the life of the shard."""
+
+
+def finish(unfinished: deque[Iterator[None]]) -> Iterator[None]:
+    """Take the steps that a shard left behind; each `next` takes one. See `FinishesLater`."""
+    while unfinished:
+        for _ in unfinished[0]:
+            yield
+        unfinished.popleft()
 
 
 class MalformedImage(Exception):

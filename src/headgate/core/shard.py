@@ -11,7 +11,7 @@ kinds (`headgate.core.kinds`); the shard treats them all alike.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -27,7 +27,7 @@ from headgate.core.commands import (
     SystemTimeMoved,
     Tick,
 )
-from headgate.core.contract import Effects, Producer, Token, TransactionEnd
+from headgate.core.contract import Effects, Producer, Token, TransactionEnd, finish
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.events import Events, GroupCreated, GroupDeleted
@@ -83,6 +83,9 @@ from headgate.records import (
 from headgate.records.offset_rows import OffsetRows
 
 _OFFSETS = OffsetBatch, OffsetCommit, ColumnBatch, OffsetRows
+_WIDE = OffsetBatch, ColumnBatch, OffsetRows
+_MOST_AT_ONCE = 16
+"""More offsets of open transactions, or beside them, are applied in steps."""
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
 KindsOfGroups = Callable[[ShardContext, Groups], Sequence[tuple[GroupKind, GroupCommands]]]
 """Creates the kinds of groups of one shard, each with its commands, in the order of their precedence."""
@@ -96,6 +99,9 @@ class GroupShard:
         self.transactions = OffsetTransactions(self.offsets)
         self.pending = self.transactions.pending
         self.commit_counts = CommitCounts()
+        self.finishes_later = False
+        self.unfinished: deque[Iterator[None]] = deque()
+        """See `headgate.core.contract.FinishesLater`: only pending offsets take many steps."""
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._system_time = SystemTime()
         self._topics = TopicImage()
@@ -162,11 +168,41 @@ class GroupShard:
         A committed offset of a producer is pending until `end_transaction`; other records count at once.
         Raises UnknownKind for one of our records that belongs to no kind of groups.
         """
-        if producer is not None and isinstance(record, _OFFSETS):
-            self.transactions.apply(record, position, producer)
-            return
-        if self.pending.by_place:
+        if self.unfinished:
+            self._leave(self._applying(record, position, producer))
+        elif producer is not None and isinstance(record, _OFFSETS):
+            if isinstance(record, OffsetCommit) or len(record) <= _MOST_AT_ONCE:
+                self.transactions.apply(record, position, producer)
+            else:
+                self._leave(self.transactions.applying(record, position, producer))
+        elif self.pending.by_place:
+            self._apply_beside_pending(record)
+        else:
+            self._apply(record)
+
+    def _apply_beside_pending(self, record: Change) -> None:
+        self._apply(record)
+        if isinstance(record, _WIDE) and len(record) > _MOST_AT_ONCE:
+            self._leave(self.pending.noting(record))
+        else:
             self.pending.note(record)
+
+    def _applying(self, record: Change, position: int, producer: Producer | None) -> Iterator[None]:
+        """Apply a record after others that took more than one step."""
+        if producer is not None and isinstance(record, _OFFSETS):
+            yield from self.transactions.applying(record, position, producer)
+        else:
+            self._apply(record)
+            yield from self.pending.noting(record)
+
+    def _leave(self, steps: Iterator[None]) -> None:
+        """Leave steps to be taken later, or take them now."""
+        self.unfinished.append(steps)
+        if not self.finishes_later:
+            for _ in finish(self.unfinished):
+                pass
+
+    def _apply(self, record: Change) -> None:
         match record:
             case OffsetBatch():
                 self.offsets.put_batch(record)
@@ -188,18 +224,23 @@ class GroupShard:
 
     def apply_rows(self, rows: OffsetRows) -> None:
         """Apply many offset records; see `headgate.core.contract.TakesRows`."""
-        if self.pending.by_place:
-            self.pending.note(rows)
-        self.offsets.put_rows(rows)
+        if self.unfinished:
+            self._leave(self._applying(rows, 0, None))
+        elif self.pending.by_place:
+            self._apply_beside_pending(rows)
+        else:
+            self.offsets.put_rows(rows)
 
     def end_transaction(self, end: TransactionEnd, position: int) -> None:
         """Commit or drop pending offsets; see `headgate.core.contract.TakesTransactions`."""
-        self.transactions.end(end, position)
+        self._leave(self.transactions.ending(end, position))
 
     # --- images ---
 
     def image(self) -> Iterator[tuple[str, bytes]]:
         """Yield the durable state in parts; see `headgate.core.contract.Pictured`."""
+        for _ in finish(self.unfinished):
+            pass
         yield from pending_image.parts_of(self.pending.copy())  # copied before all else is read
         yield from self.offsets.image()
         yield from self.groups.parts()

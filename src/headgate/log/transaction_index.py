@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -78,6 +78,15 @@ class ListedTransactions(Sequence[tuple[int, int]]):
             np.concatenate([one.producer_ids for one in parts] or none),
             np.concatenate([one.first_offsets for one in parts] or none),
         )
+
+    def among(self, producer_ids: Collection[int], last_offset: int) -> list[tuple[int, int]]:
+        """Return those of these producers that began up to `last_offset`, by first offset."""
+        begun = self.first_offsets <= last_offset
+        firsts, ids = self.first_offsets[begun], self.producer_ids[begun]
+        is_theirs = np.isin(ids, np.fromiter(producer_ids, np.int64, len(producer_ids)))
+        firsts, ids = firsts[is_theirs], ids[is_theirs]
+        order = np.argsort(firsts, kind="stable")
+        return list(zip(ids[order].tolist(), firsts[order].tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self.first_offsets)

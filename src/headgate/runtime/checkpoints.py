@@ -64,6 +64,8 @@ class CheckpointWriter:
 
     async def write(self, execute: Execute) -> None:
         """Write the checkpoint beside other work. Raises OSError, CorruptBatch, CheckpointGivenUp."""
+        while self._runtime.is_finishing:
+            await asyncio.sleep(0)
         position = self._runtime.written_position
         parts = self._shard.image()
         try:

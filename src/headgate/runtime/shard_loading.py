@@ -8,12 +8,14 @@ applied in log order, except for those that are independent of the rows
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
 from headgate.core.contract import (
+    FinishesLater,
     MalformedImage,
     Pictured,
     Producer,
@@ -21,6 +23,7 @@ from headgate.core.contract import (
     TakesRows,
     TakesTransactions,
     TransactionEnd,
+    finish,
 )
 from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, Record, iterate_records
@@ -48,6 +51,10 @@ class LogLoading:
         self._decode = records.decode
         self._columns = records.columns if isinstance(shard, TakesRows) else None
         self._takes_transactions = isinstance(shard, TakesTransactions)
+        self._unfinished: deque[Iterator[None]] = deque()
+        if isinstance(shard, FinishesLater):
+            shard.finishes_later = True
+            self._unfinished = shard.unfinished
         self._runs: RunReader[tuple[int, Record]] = RunReader()
         self._run: list[RecordColumns] = []
         """Parts of a run that is incomplete."""
@@ -150,10 +157,13 @@ class LogLoading:
             marker = read_marker(batch)
             if marker is not None:
                 shard.end_transaction(TransactionEnd(producer, *marker), header.base_offset)
+            yield from finish(self._unfinished)
             return
-        for offset, record in iterate_records(batch):
+        for count, (offset, record) in enumerate(iterate_records(batch), 1):
             for at, complete in self._runs.take((offset, record), None):
                 shard.apply(self._decoded(complete), at, producer)
+            if not count % _STEP_RECORDS:
+                yield
         yield
 
     def _take_columns(self, columns: RecordColumns) -> Generator[None, None, bool]:
@@ -196,6 +206,7 @@ class LogLoading:
             self._shard.apply_rows(rows.between(first, end) if end - first < len(rows) else rows)
             first = end
             yield
+            yield from finish(self._unfinished)
 
 
 class CheckpointLoading:

@@ -15,19 +15,30 @@ It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
 5. If records cannot be applied or written because of an unexpected exception, rule 3 applies, and the
    command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
 6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
+7. What takes long to apply is applied in slices. Meanwhile the shard is FINISHING: commands wait, in their
+   order, and no timer runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum, auto
 from time import perf_counter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from headgate.core.commands import SystemTimeMoved, Tick
-from headgate.core.contract import Effects, Producer, Shard, Token, TransactionEnd
+from headgate.core.contract import (
+    Effects,
+    FinishesLater,
+    Producer,
+    Shard,
+    Token,
+    TransactionEnd,
+    finish,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
@@ -57,6 +68,9 @@ logger = logging.getLogger(__name__)
 
 TICK_SLICE_SECONDS: Final = 0.005
 """Time for which due timers run in one slice."""
+FIRST_SLICE_SECONDS: Final = 0.001
+"""Time for which a record is applied beside the command that decided it."""
+FINISH_SLICE_SECONDS: Final = 0.005
 TICK_PAUSE_SECONDS = 0.1
 """Pause after a failed timer, so that one that fails repeatedly does not keep the loop busy."""
 EARLY_RECORDS = 500
@@ -66,10 +80,14 @@ EARLY_SYNC_FACTOR = 4
 
 
 class State(Enum):
-    """Loading -> Active -> Failed -> Loading; from any to Fenced, until the owner loads the shard again."""
+    """Loading -> Active -> Failed -> Loading; from any to Fenced, until the owner loads the shard again.
+
+    Active and Finishing alternate: see rule 7.
+    """
 
     LOADING = auto()
     ACTIVE = auto()
+    FINISHING = auto()
     FAILED = auto()
     FENCED = auto()
 
@@ -81,11 +99,22 @@ _ERRORS = {
 }
 
 
+_SERVING = State.ACTIVE, State.FINISHING
+
 WRITING = Job("shard write")
+FINISHING = Job("shard records")
 TIMERS = Job("shard timers")
 
 _NOTHING: Effects[Any] = Effects()
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
+
+
+class _Later(NamedTuple):
+    """A command that waits until the shard has applied a long record."""
+
+    command: Any
+    waiting: Waiting
+    key: Hashable
 
 
 class ShardRuntime(Generic[ShardT]):
@@ -137,6 +166,9 @@ class ShardRuntime(Generic[ShardT]):
         self._written_position = 0
         """Log offset after the last written record."""
         self._waiting: dict[Token, Waiting] = {}
+        self._unfinished: deque[Iterator[None]] = deque()
+        """What is left of the application of records; see `FinishesLater`."""
+        self._later: deque[_Later] = deque()
         self._batches.drop()
         self._held.drop()
         self._is_flush_due = False
@@ -154,7 +186,12 @@ class ShardRuntime(Generic[ShardT]):
     @property
     def is_active(self) -> bool:
         """Whether the shard is loaded and answers commands."""
-        return self._state is State.ACTIVE
+        return self._state in _SERVING
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether a long record is being applied: no image can be read now."""
+        return self._state is State.FINISHING
 
     @property
     def is_fenced(self) -> bool:
@@ -181,8 +218,14 @@ class ShardRuntime(Generic[ShardT]):
         `key`: refuse its commands for a while if this command makes the shard fail; None for no key.
         """
         if self._state is not State.ACTIVE:
-            on_reply(_ERRORS[self._state])
+            if self._state is State.FINISHING:
+                self._later.append(_Later(command, (on_reply, NOW.asker), key))
+            else:
+                on_reply(_ERRORS[self._state])
             return
+        self._submit(command, on_reply, key)
+
+    def _submit(self, command: Any, on_reply: OnReply, key: Hashable) -> None:
         if self._is_closed:
             on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -283,6 +326,8 @@ class ShardRuntime(Generic[ShardT]):
         """Apply decided and encoded records, and hold the replies until they are durable."""
         if count:
             self._apply(effects, count)
+            if self._unfinished:
+                self._finish_at_once()
         waiting, held = self._waiting, self._held
         if held.are_due(self._position, len(effects.replies)):
             # All that the replies depend on is durable.
@@ -299,6 +344,52 @@ class ShardRuntime(Generic[ShardT]):
         if self._position - self._written_position >= EARLY_RECORDS:
             self._write_early()
 
+    # --- long records ---
+
+    def _finish_at_once(self) -> None:
+        """Apply the rest of a record, now if it is short."""
+        if not self._finish_some(FIRST_SLICE_SECONDS) and self._state is not State.FINISHING:
+            self._state = State.FINISHING
+            self._loop.call_soon(self._go_on_finishing, self.shard)
+
+    def _finish_some(self, seconds: float) -> bool:
+        """Apply records for some time; return whether all are applied."""
+        end = self.seconds() + seconds
+        return all(self.seconds() <= end for _ in finish(self._unfinished))
+
+    def _go_on_finishing(self, shard: ShardT) -> None:
+        """Apply more of a record, then handle the commands that waited for that."""
+        if self._state is not State.FINISHING or self.shard is not shard:
+            return
+        outer = self.watch.begin(FINISHING)
+        try:
+            is_done = self._finish_some(FINISH_SLICE_SECONDS) and self._handle_later()
+        except Exception as failure:
+            unexpected(Where.SHARD, "what was decided cannot be applied", failure, log=self.log.name)
+            self._fail("the shard failed", failure)
+            return
+        finally:
+            self.watch.end(outer)
+        if not self.is_finishing:
+            return
+        if is_done:
+            self._state = State.ACTIVE
+            self._arm_timer()
+        else:
+            self._loop.call_soon(self._go_on_finishing, shard)
+
+    def _handle_later(self) -> bool:
+        """Handle the commands that wait, for some time; return whether none is left."""
+        end = self.seconds() + FINISH_SLICE_SECONDS
+        before = NOW.asker
+        while self._later and self._state is State.FINISHING and not self._unfinished:
+            command, (on_reply, NOW.asker), key = self._later.popleft()
+            self._submit(command, on_reply, key)
+            NOW.asker = before
+            if self.seconds() > end:
+                break
+        return not self._later and not self._unfinished
+
     def _write_early(self) -> None:
         """Write before the end of the iteration if the disk is idle, so that it syncs meanwhile.
 
@@ -310,13 +401,13 @@ class ShardRuntime(Generic[ShardT]):
 
     def _flush(self) -> None:
         """End a loop iteration: write decided records, release durable replies, arm the timer."""
-        if self._state is not State.ACTIVE:
+        if self._state not in _SERVING:
             return
         self._is_flush_due = False
         if self._position > self._written_position and not self._write():
             return
         self._held.release()
-        if self._state is State.ACTIVE:
+        if self._state in _SERVING:
             self._arm_timer()
 
     def _write(self) -> bool:
@@ -353,7 +444,7 @@ class ShardRuntime(Generic[ShardT]):
     # --- callbacks of the log ---
 
     def _on_durable(self, position: int) -> None:
-        if self._state is State.ACTIVE:
+        if self._state in _SERVING:
             self._held.visible_position = position
             if self._trouble.is_failing:
                 self._trouble.ended()
@@ -363,7 +454,7 @@ class ShardRuntime(Generic[ShardT]):
         """Apply batches of other writers, mostly markers."""
         if self._state is State.LOADING:
             self._others.append(batches)
-        if self._state is not State.ACTIVE:
+        if self._state not in _SERVING:
             return
         try:
             for _ in LogLoading(self.shard, self._kind.records).steps(batches):
@@ -377,7 +468,7 @@ class ShardRuntime(Generic[ShardT]):
     def _on_lost(self, lost: Lost, failure: Exception | None) -> None:
         if lost is Lost.FENCED:
             self._drop(State.FENCED, ErrorCode.NOT_COORDINATOR)
-        elif self._state is State.ACTIVE:
+        elif self._state in _SERVING:
             self._fail("log failed", failure)
 
     # --- time ---
@@ -458,6 +549,10 @@ class ShardRuntime(Generic[ShardT]):
         if self._start is not start or self.is_fenced or self._is_closed:
             return
         self.shard = start.shard
+        shard: Any = self.shard
+        if isinstance(shard, FinishesLater):
+            shard.finishes_later = True
+            self._unfinished = shard.unfinished
         self._position = self._written_position = self._held.visible_position = start.position
         self.checkpoint_position = start.checkpoint_position
         self._torn = start.torn
@@ -497,7 +592,7 @@ class ShardRuntime(Generic[ShardT]):
 
     def _drop(self, state: State, error: ErrorCode) -> None:
         """Drop the memory, and answer all waiting requests with `error`."""
-        orphans = self._held.drop() + list(self._waiting.values())
+        orphans = self._held.drop() + list(self._waiting.values()) + [one.waiting for one in self._later]
         self._forget()
         self._state = state
         refuse(orphans, error)
@@ -521,7 +616,7 @@ class ShardRuntime(Generic[ShardT]):
         record written after the stop would be torn in a log that is marked as closed cleanly.
         """
         self._is_closed = True
-        if self._position > self._written_position and self._state is State.ACTIVE:
+        if self._position > self._written_position and self._state in _SERVING:
             self._write()
         self.log.release()
         self._reloading.close()

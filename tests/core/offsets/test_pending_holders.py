@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from tests.columns import column_batch
 
 from headgate.core.contract import Producer
+from headgate.core.offsets import pending as pending_offsets
 from headgate.core.offsets.pending import PendingOffsets
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import ColumnBatch, OffsetCommit, OffsetTombstone
+from headgate.records import Change, ColumnBatch, OffsetCommit, OffsetTombstone
+from headgate.records.offset_commit import key_prefix
+from headgate.records.offset_rows import OffsetRows
 
 G, T = GroupId("g"), TopicName("t")
 PLACE = G, T
@@ -39,8 +43,56 @@ def test_a_commit_beside_many_transactions_looks_at_those_of_its_partition() -> 
     pending.note(OffsetTombstone(G, T, 6))
     assert 6 not in pending.by_place[PLACE]
     assert not pending.has(G, T, 6)
-    assert pending.end(7, 30_000, is_committed=True)[0][0] == PLACE
+    assert [place for place, _ in pending.ending(7, 30_000, is_committed=True)] == [PLACE]
     assert pending._holders.of_any(PLACE, (7,)) == {10_007}
+
+
+def sizes(steps: Iterator[object], pending: PendingOffsets) -> list[int]:
+    """Take the steps; return by how many the pending offsets with a value changed in each."""
+    found = []
+    before = valued(pending)
+    for _ in steps:
+        now = valued(pending)
+        found.append(abs(now - before))
+        before = now
+    return found
+
+
+def valued(pending: PendingOffsets) -> int:
+    return sum(
+        one is not None
+        for producers in pending.by_place.values()
+        for partitions in producers.values()
+        for one in partitions.values()
+    )
+
+
+def test_no_step_changes_more_than_its_part_of_a_hundred_thousand_offsets() -> None:
+    """Whether they were committed in columns, in rows or one by one; and so do commits beside them."""
+    count, step = 20_000, pending_offsets.STEP
+    columns = column_batch(G, T, np.arange(count), np.arange(count), np.arange(count), "", Millis(1))
+    rows = OffsetRows(
+        [key_prefix(G, T)],
+        np.zeros(count, np.int64),
+        np.arange(count),
+        np.arange(count),
+        np.zeros(count, np.int32),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.bool_),
+        dict.fromkeys(range(0, count, 7), "m"),
+    )
+    pending, producer = PendingOffsets(), Producer(1, 0)
+    orders: tuple[tuple[Change, Change], ...] = ((rows, columns), (columns, rows))
+    for changed in orders:
+        for change in changed:
+            assert max(sizes(pending.putting(change, 0, producer), pending)) <= step
+        assert valued(pending) == count
+        assert sizes(pending.noting(columns), pending) == [step] * (count // step)
+        assert valued(pending) == 0
+        assert max(sizes(pending.putting(rows, 0, producer), pending)) <= step
+        ended = list(pending.ending(1, 10 * count, is_committed=True))
+        assert {len(values) for _, values in ended} == {step}
+        assert not len(pending) and not pending.transaction_count and not pending.has_group(G)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -61,7 +113,7 @@ def test_what_is_found_by_partition_is_what_the_producers_have(seed: int) -> Non
             case "removal":
                 pending.note(OffsetTombstone(G, T, partition))
             case "end":
-                pending.end(producer.producer_id, position, is_committed=chance.random() < 0.5)
+                list(pending.ending(producer.producer_id, position, is_committed=chance.random() < 0.5))
             case _:
                 copied, pending = pending.copy(), PendingOffsets()
                 for one in copied:

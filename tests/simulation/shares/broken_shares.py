@@ -15,6 +15,7 @@ from headgate.core.share.state import state as state_module
 from headgate.core.share.state.state import ShareState
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.log.transaction_index import NO_TRANSACTIONS
 from headgate.records.share_batches import NO_BATCHES
 from headgate.records.share_state_model import ShareSnapshot
 from headgate.server.shares import partition as partition_module
@@ -120,7 +121,7 @@ def the_start_passes_what_is_in_flight(patch: pytest.MonkeyPatch) -> None:
 
 def records_of_aborted_transactions_are_delivered(patch: pytest.MonkeyPatch) -> None:
     def all_of_them(offset: int, records: bytes, aborted: Sequence[Any], enough: int) -> Any:
-        return read_batches(offset, records, (), enough)
+        return read_batches(offset, records, NO_TRANSACTIONS, enough)
 
     patch.setattr(partition_module, "read_batches", all_of_them)
 

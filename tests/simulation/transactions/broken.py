@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -130,8 +130,12 @@ def the_answer_of_a_rotation_is_the_old_producer(patch: pytest.MonkeyPatch) -> N
 
 
 def markers_end_offsets_of_all_groups_but_the_last(patch: pytest.MonkeyPatch) -> None:
-    end = PendingOffsets.end
-    patch.setattr(PendingOffsets, "end", lambda pending, *given, **more: end(pending, *given, **more)[:1])
+    ending = PendingOffsets.ending
+
+    def ending_the_first(pending: PendingOffsets, *given: Any, **more: Any) -> Iterator[Any]:
+        return iter(list(ending(pending, *given, **more))[:1])
+
+    patch.setattr(PendingOffsets, "ending", ending_the_first)
 
 
 def former_owners_commit(patch: pytest.MonkeyPatch) -> None:

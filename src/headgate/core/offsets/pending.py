@@ -10,12 +10,15 @@
 The order of commits is the order of their records in the log, whatever the order of the markers. Only pending
 offsets know their positions: a committed offset needs none, because every commit that follows a pending
 offset is noted with it.
+
+A change may have a hundred thousand offsets, a transaction any number: `putting`, `noting` and `ending` work
+in steps, each of about `STEP` offsets. Between two steps nothing else may be asked or changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Final, NamedTuple
 
 from headgate.core.contract import Producer
@@ -26,6 +29,9 @@ from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_commit import KEY_STARTS, key_prefix
 from headgate.records.offset_rows import OffsetRows
 
+STEP: Final = 1000
+"""Maximum of offsets that one step changes."""
+_ROWS_AT_ONCE: Final = 1 << 14
 _START_BYTES: Final = 2
 _FEW: Final = 16
 """A producer with more pending offsets in a place is a wide one after a restart."""
@@ -126,39 +132,57 @@ class PendingOffsets:
 
     def put(self, change: Change, position: int, producer: Producer) -> Iterable[GroupId]:
         """Add the offsets of a change, whose first record is at `position`; return their groups."""
-        match change:
-            case OffsetCommit():
-                place = change.group_id, change.topic
-                self._partitions(producer, place)[change.partition] = _pending(change, position)
-                self._holders.hold(producer.producer_id, place, (change.partition,))
-                return (change.group_id,)
-            case ColumnBatch():
-                self._put_columns(change, position, producer)
-                return (change.shape.group_id,)
-            case OffsetBatch() | OffsetRows():
-                groups: set[GroupId] = set()
-                for at, commit in enumerate(change.each(), position):
-                    assert isinstance(commit, OffsetCommit), "a transaction removes no offsets"
-                    groups.update(self.put(commit, at, producer))
-                return groups
-            case _:
-                raise AssertionError(f"{type(change).__name__} is no offset of a transaction")
+        if type(change) is OffsetCommit:
+            self._put_one(change, position, producer)
+            return (change.group_id,)
+        steps = self.putting(change, position, producer)
+        return {group_id for group_ids in steps for group_id in group_ids}
 
-    def _put_columns(self, batch: ColumnBatch, position: int, producer: Producer) -> None:
+    def putting(self, change: Change, position: int, producer: Producer) -> Iterator[Collection[GroupId]]:
+        """Do the same in steps; yield the groups of each step."""
+        if isinstance(change, ColumnBatch):
+            place = change.shape.group_id, change.shape.topic
+            yield from self._widening(producer, place)
+            for some in _slices(len(change)):
+                self._put_columns(change, some, position, producer)
+                yield (place[0],)
+            return
+        each = enumerate(_commits_of(change), position)
+        while commits := list(islice(each, STEP)):
+            for at, commit in commits:
+                self._put_one(commit, at, producer)
+            yield {commit.group_id for _, commit in commits}
+
+    def _put_one(self, commit: OffsetCommit, position: int, producer: Producer) -> None:
+        place = commit.group_id, commit.topic
+        self._partitions(producer, place)[commit.partition] = _pending(commit, position)
+        self._holders.hold(producer.producer_id, place, (commit.partition,))
+
+    def _widening(self, producer: Producer, place: Place) -> Iterator[Collection[GroupId]]:
+        """Make a producer a wide one at a place, in steps."""
+        producer_id = producer.producer_id
+        if producer_id not in self._holders.wide(place):
+            narrow = list(self._partitions(producer, place))
+            for some in _slices(len(narrow)):
+                self._holders.let_go(producer_id, place, narrow[some])
+                yield ()
+            self._holders.widen(producer_id, place)
+
+    def _put_columns(self, batch: ColumnBatch, some: slice, position: int, producer: Producer) -> None:
+        """Put some offsets of a batch, whose first one is at `position`."""
         shape = batch.shape
+        numbers = shape.partitions[some].tolist()
         rows = zip(
-            range(position, position + len(batch)),
-            batch.offsets.tolist(),
-            shape.leader_epochs.tolist(),
+            range(position + some.start, position + some.stop),
+            batch.offsets[some].tolist(),
+            shape.leader_epochs[some].tolist(),
             repeat(shape.metadata),
             repeat(batch.commit_timestamp),
             repeat(NO_EXPIRY),
             strict=False,
         )
-        place = shape.group_id, shape.topic
-        partitions = self._partitions(producer, place)
-        self._holders.widen(producer.producer_id, place, partitions)
-        partitions.update(zip(shape.partitions.tolist(), map(PendingOffset._make, rows), strict=True))
+        partitions = self._partitions(producer, (shape.group_id, shape.topic))
+        partitions.update(zip(numbers, map(PendingOffset._make, rows), strict=True))
 
     def _partitions(self, producer: Producer, place: Place) -> Partitions:
         """Return the pending offsets of a producer at a place, to add to them."""
@@ -188,11 +212,11 @@ class PendingOffsets:
         producers = self.by_place[place]
         return [(one, producers[one]) for one in self._holders.of_any(place, partitions)]
 
-    def _discard(self, producer_id: int, place: Place, partitions: Partitions) -> None:
-        """Remove a producer with these pending offsets from a place, and the place if it was the only one."""
+    def _discard(self, producer_id: int, place: Place) -> None:
+        """Remove a producer without pending offsets from a place, and the place if it was the only one."""
         producers = self.by_place[place]
         del producers[producer_id]
-        self._holders.discard(producer_id, place, partitions)
+        self._holders.discard(producer_id, place)
         if producers:
             return
         del self.by_place[place]
@@ -204,49 +228,59 @@ class PendingOffsets:
         for prefix in _prefixes_of(place):
             del self._prefixes[prefix]
 
-    def end(
+    def ending(
         self, producer_id: int, position: int, *, is_committed: bool
-    ) -> list[tuple[Place, dict[int, PendingOffset]]]:
-        """Remove the pending offsets of a producer; return those that a commit makes committed offsets.
+    ) -> Iterator[tuple[Place, dict[int, PendingOffset]]]:
+        """Remove the pending offsets of a producer in steps; yield those that are committed from now on.
 
         `position` is that of the marker. Offsets behind it belong to the next transaction: an image that was
         copied later had them, and the log that is applied to it has them again.
         """
-        moved: list[tuple[Place, dict[int, PendingOffset]]] = []
         known = self._by_producer.pop(producer_id, None)
         for place, partitions in known.places.items() if known is not None else ():
-            self._discard(producer_id, place, partitions)
-            if is_committed:
-                values = {
-                    partition: one
-                    for partition, one in partitions.items()
-                    if one is not None and one.position < position
-                }
-                if place in self.by_place:
+            while partitions:
+                some = [partitions.popitem() for _ in range(min(len(partitions), STEP))]
+                self._holders.let_go(producer_id, place, [partition for partition, _ in some])
+                values: dict[int, PendingOffset] = {}
+                if is_committed:
+                    some.reverse()
+                    values = {
+                        partition: one
+                        for partition, one in some
+                        if one is not None and one.position < position
+                    }
                     for _, others in self._holding(place, values):
                         _outdate(others, values)
-                moved.append((place, values))
-        return moved
+                if not partitions:
+                    self._discard(producer_id, place)
+                yield place, values
 
     # --- other records ---
 
     def note(self, change: Change) -> None:
         """Note the commits and tombstones of a change that is part of no transaction."""
+        for _ in self.noting(change):
+            pass
+
+    def noting(self, change: Change) -> Iterator[None]:
+        """Do the same in steps."""
         match change:
             case OffsetBatch():
-                self._note_batch(change)
+                yield from self._noting_batch(change)
             case ColumnBatch():
-                self._outdate_each(
-                    (change.shape.group_id, change.shape.topic), change.shape.partitions.tolist()
-                )
+                place = change.shape.group_id, change.shape.topic
+                if place in self.by_place:
+                    for some in _slices(len(change)):
+                        self._outdate_each(place, change.shape.partitions[some].tolist())
+                        yield
             case OffsetCommit(group_id, topic, partition):
                 self._outdate_each((group_id, topic), (partition,))
             case OffsetTombstone(group_id, topic, partition):
                 self._remove_each((group_id, topic), (partition,))
             case OffsetRows():
-                self._note_rows(change)
+                yield from self._noting_rows(change)
 
-    def _note_rows(self, rows: OffsetRows) -> None:
+    def _noting_rows(self, rows: OffsetRows) -> Iterator[None]:
         if self._prefixes.keys().isdisjoint(rows.prefixes):
             return
         for stretch, prefix in enumerate(rows.prefixes):
@@ -256,17 +290,24 @@ class PendingOffsets:
             first, end = rows.stretch_of.searchsorted((stretch, stretch + 1)).tolist()
             # A removal has precedence over a commit of the same partition, whichever is first.
             partitions, is_gone = rows.partitions[first:end], rows.is_gone[first:end]
-            self._outdate_each(place, partitions[~is_gone].tolist())
-            self._remove_each(place, partitions[is_gone].tolist())
+            committed, removed = partitions[~is_gone], partitions[is_gone]
+            for some in _slices(len(committed)):
+                self._outdate_each(place, committed[some].tolist())
+                yield
+            for some in _slices(len(removed)):
+                self._remove_each(place, removed[some].tolist())
+                yield
 
-    def _note_batch(self, batch: OffsetBatch) -> None:
-        committed: dict[Place, list[int]] = {}
-        for shape in batch.shapes:
-            place = (shape.group_id, shape.topic)
-            if place in self.by_place:
-                committed.setdefault(place, []).append(shape.partition)
-        for place, partitions in committed.items():
-            self._outdate_each(place, partitions)
+    def _noting_batch(self, batch: OffsetBatch) -> Iterator[None]:
+        for some in _slices(len(batch)):
+            committed: dict[Place, list[int]] = {}
+            for shape in batch.shapes[some]:
+                place = (shape.group_id, shape.topic)
+                if place in self.by_place:
+                    committed.setdefault(place, []).append(shape.partition)
+            for place, partitions in committed.items():
+                self._outdate_each(place, partitions)
+            yield
 
     def _outdate_each(self, place: Place, committed: Collection[int]) -> None:
         """Take the values of the pending offsets of some partitions, of all producers."""
@@ -288,7 +329,7 @@ class PendingOffsets:
                 del partitions[partition]
             self._holders.let_go(producer_id, place, gone)
             if not partitions:
-                self._discard(producer_id, place, partitions)
+                self._discard(producer_id, place)
                 known = self._by_producer[producer_id]
                 del known.places[place]
                 if not known.places:
@@ -308,7 +349,8 @@ class PendingOffsets:
         """Add pending offsets of a copy."""
         known = self._partitions(producer, place)
         if len(partitions) > _FEW:
-            self._holders.widen(producer.producer_id, place, known)
+            for _ in self._widening(producer, place):
+                pass
         known.update(partitions)
         self._holders.hold(producer.producer_id, place, partitions)
 
@@ -322,6 +364,23 @@ def _pending(commit: OffsetCommit, position: int) -> PendingOffset:
         commit.commit_timestamp,
         commit.expire_timestamp,
     )
+
+
+def _commits_of(change: Change) -> Iterator[OffsetCommit]:
+    """Yield the commits of a change, which are part of a transaction."""
+    parts: Iterable[Change] = (change,)
+    if isinstance(change, OffsetRows):
+        parts = (change.between(at, at + _ROWS_AT_ONCE) for at in range(0, len(change), _ROWS_AT_ONCE))
+    for part in parts:
+        for one in part.each() if isinstance(part, OffsetBatch | OffsetRows) else (part,):
+            assert isinstance(one, OffsetCommit), f"{type(one).__name__} is no offset of a transaction"
+            yield one
+
+
+def _slices(count: int) -> Iterator[slice]:
+    """Yield the parts of so many offsets that belong to one step each."""
+    for first in range(0, count, STEP):
+        yield slice(first, min(first + STEP, count))
 
 
 def _prefixes_of(place: Place) -> Iterator[bytes]:

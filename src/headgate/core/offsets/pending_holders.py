@@ -33,11 +33,9 @@ class Holders:
         for partition in partitions:
             holders.setdefault(partition, set()).add(producer_id)
 
-    def widen(self, producer_id: int, place: Place, partitions: Collection[int]) -> None:
-        """Make a producer a wide one. `partitions`: those that it has already."""
-        if producer_id not in self.wide(place):
-            self.let_go(producer_id, place, partitions)
-            self._wide.setdefault(place, set()).add(producer_id)
+    def widen(self, producer_id: int, place: Place) -> None:
+        """Make a producer a wide one, which has let go what it had."""
+        self._wide.setdefault(place, set()).add(producer_id)
 
     def let_go(self, producer_id: int, place: Place, partitions: Iterable[int]) -> None:
         """Note that a producer does not have these partitions any more."""
@@ -49,12 +47,10 @@ class Holders:
             if not of:
                 del self._few[place][partition]
 
-    def discard(self, producer_id: int, place: Place, partitions: Collection[int]) -> None:
-        """Remove a producer, which has these partitions, from a place."""
+    def discard(self, producer_id: int, place: Place) -> None:
+        """Remove a producer, which has no partitions any more, from a place."""
         if producer_id in self.wide(place):
             self._wide[place].remove(producer_id)
-        else:
-            self.let_go(producer_id, place, partitions)
 
     def forget(self, place: Place) -> None:
         """Remove a place without producers."""

@@ -8,7 +8,7 @@ and remains known after an abort, until a sweep finds nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -87,15 +87,23 @@ class OffsetTransactions:
         for group_id in self.pending.put(change, position, producer):
             self._table.know_group(group_id)
 
-    def end(self, end: TransactionEnd, position: int) -> None:
-        """Make the pending offsets of a producer committed offsets, or drop them.
+    def applying(self, change: Change, position: int, producer: Producer) -> Iterator[None]:
+        """Do the same in steps."""
+        for group_ids in self.pending.putting(change, position, producer):
+            for group_id in group_ids:
+                self._table.know_group(group_id)
+            yield
+
+    def ending(self, end: TransactionEnd, position: int) -> Iterator[None]:
+        """Make the pending offsets of a producer committed offsets, or drop them, in steps.
 
         Only the producer id counts, as in Kafka: a marker may have a higher epoch than the offsets.
         """
         self._table.changed()
-        ended = self.pending.end(end.producer.producer_id, position, is_committed=end.is_committed)
+        ended = self.pending.ending(end.producer.producer_id, position, is_committed=end.is_committed)
         for place, values in ended:
             self._move(place, values)
+            yield
 
     def _move(self, place: Place, values: Mapping[int, PendingOffset]) -> None:
         if len(values) < _FEWEST_IN_COLUMNS or any(

@@ -42,6 +42,10 @@ _NULL: Final = b"\x00"
 _NO_TAGS: Final = b"\x00"
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _LAST_PRODUCER_EPOCH = 0, 1, 2, 1000
 _SMALLEST_TOPIC = 3
+_LONGEST_SHORT = 0x7F
+"""The greatest length, plus one, that a varint of one byte has."""
+_NUMBERS: Final = [struct.Struct(f">{count}i") for count in range(_LONGEST_SHORT)]
+_ONE_PARTITION: Final = struct.Struct(">BiB")  # length plus one, partition, number of tagged fields
 _INT64 = struct.Struct(">q")
 _INT16 = struct.Struct(">h")
 
@@ -68,8 +72,13 @@ def _partitions(record: TransactionMetadata) -> bytes:
         assert not record.partitions, "an empty transaction has no partitions"
         return _NULL
     parts = [varint_bytes(len(record.partitions) + 1)]
-    for topic, partitions in sorted(record.partitions.items()):
-        parts += (compact_text(topic), compact_int32s(sorted(partitions)), _NO_TAGS)
+    for topic in sorted(record.partitions):
+        partitions = record.partitions[topic]
+        if len(partitions) == 1:
+            (one,) = partitions
+            parts += (compact_text(topic), _ONE_PARTITION.pack(2, one, 0))
+        else:
+            parts += (compact_text(topic), compact_int32s(sorted(partitions)), _NO_TAGS)
     return b"".join(parts)
 
 
@@ -138,16 +147,53 @@ def _read_state(reader: Reader) -> TransactionState:
 
 
 def _read_partitions(reader: Reader, is_flexible: bool) -> Partitions:
-    count = reader.nullable_count(smallest=_SMALLEST_TOPIC, is_flexible=is_flexible)
+    left = reader.nullable_count(smallest=_SMALLEST_TOPIC, is_flexible=is_flexible) or 0
     partitions: dict[TopicName, frozenset[int]] = {}
-    for _ in range(count or 0):
-        topic = TopicName(reader.text(is_flexible=is_flexible))
-        indexes = [reader.int32() for _ in range(reader.count(smallest=4, is_flexible=is_flexible))]
+    while left:
         if is_flexible:
-            reader.tagged_fields()
-        if indexes:
-            partitions[topic] = partitions.get(topic, frozenset()).union(indexes)
+            left -= _read_short(reader, left, partitions)
+        if left:
+            _read_topic(reader, partitions, is_flexible=is_flexible)
+            left -= 1
     return partitions
+
+
+def _read_topic(reader: Reader, partitions: dict[TopicName, frozenset[int]], *, is_flexible: bool) -> None:
+    topic = TopicName(reader.text(is_flexible=is_flexible))
+    indexes = [reader.int32() for _ in range(reader.count(smallest=4, is_flexible=is_flexible))]
+    if is_flexible:
+        reader.tagged_fields()
+    if indexes:
+        partitions[topic] = partitions.get(topic, frozenset()).union(indexes)
+
+
+def _read_short(reader: Reader, most: int, partitions: dict[TopicName, frozenset[int]]) -> int:
+    """Read topics as long as they have the usual form: a record may have thousands. Return how many.
+
+    They have a name and partitions, of less than 127 each, no tagged field, and are named once.
+    """
+    data, start = reader.data, reader.position
+    at, end = start, len(data)
+    count = 0
+    while count < most:
+        name_end = at + data[at] if at < end else end
+        if not at + 1 < name_end < end or data[at] > _LONGEST_SHORT:
+            break
+        numbers = data[name_end] - 1
+        numbers_end = name_end + 1 + 4 * numbers
+        if not 0 < numbers < _LONGEST_SHORT or numbers_end >= end or data[numbers_end]:
+            break
+        try:
+            topic = TopicName(data[at + 1 : name_end].decode())
+        except UnicodeDecodeError:
+            break
+        if topic in partitions:
+            break
+        partitions[topic] = frozenset(_NUMBERS[numbers].unpack_from(data, name_end + 1))
+        at = numbers_end + 1
+        count += 1
+    reader.take(at - start)
+    return count
 
 
 def _tag(tags: dict[int, bytes], tag: int, form: struct.Struct, default: int) -> int:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from headgate.core.share.partition.model import AcquiredRecords, FetchedRecords
 from headgate.domain.setting import LONG_MAX
 from headgate.log.header import CONTROL, TRANSACTIONAL, read_bounds
+from headgate.log.transaction_index import ListedTransactions
 
 
 class ReadBatches(NamedTuple):
@@ -34,7 +35,7 @@ class ReadBatches(NamedTuple):
         return records if begin == 0 and end == len(records) else records[begin:end]
 
 
-def read_batches(offset: int, records: bytes, aborted: Sequence[tuple[int, int]], enough: int) -> ReadBatches:
+def read_batches(offset: int, records: bytes, aborted: ListedTransactions, enough: int) -> ReadBatches:
     """Return the batches of a read at `offset`, at least one, up to the one with the offset `enough`.
 
     `aborted` has the producer id and the first offset of each aborted transaction among them.
@@ -61,11 +62,12 @@ def read_batches(offset: int, records: bytes, aborted: Sequence[tuple[int, int]]
 def _undeliverable(
     batches: Sequence[tuple[int, int]],
     transactional: Sequence[tuple[int, int, int]],
-    aborted: Sequence[tuple[int, int]],
+    aborted: ListedTransactions,
 ) -> list[tuple[int, int]]:
     """Return the batches that no member gets; `transactional` has index, attributes and producer id."""
     found: list[tuple[int, int]] = []
-    begun = deque(sorted(aborted, key=lambda one: one[1]))
+    producer_ids = {producer_id for _, _, producer_id in transactional}
+    begun = deque(aborted.among(producer_ids, batches[-1][1]))
     open_producers: set[int] = set()
     for index, attributes, producer_id in transactional:
         while begun and begun[0][1] <= batches[index][1]:
