@@ -51,6 +51,22 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Security.read(wrong)
 
 
+def test_letters_beyond_four_digits_are_escaped_as_two_halves() -> None:
+    """As Java writes them; one half alone, or an escape that is cut off, is an error without the value."""
+    assert parse_properties("sasl.password=\\ud83d\\ude00 \\u00e9") == {"sasl.password": "\U0001f600 é"}
+    for text in ("secret\\ud83d", "\\ude00secret", "secret\\u12", "secret\\uzzzz"):
+        with pytest.raises(SecurityProblem, match=r"^sasl\.password: ") as raised:
+            parse_properties(f"sasl.password={text}")
+        assert "secret" not in str(raised.value)
+
+
+def test_a_mark_at_the_start_of_a_file_is_no_letter_of_a_name(tmp_path: Path) -> None:
+    """Some editors write it; the first property would not count, and the connection not be secured."""
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\n")
+    assert Security.read(file).tls is not None
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
 def test_a_file_is_read_in_both_encodings(tmp_path: Path, encoding: str) -> None:
     """That of today, and that in which Java reads such files."""
@@ -66,6 +82,23 @@ def test_jaas_has_a_module_and_options() -> None:
     )
     assert found.module == "PlainLoginModule"
     assert found.options == {"username": 'al"ice', "password": "p=; w", "debug": "true"}
+
+
+@pytest.mark.parametrize(
+    ("written", "password"),
+    [
+        (r'"a\tb\\c\"d"', 'a\tb\\c"d'),
+        (r"'\101\60\7771\n\v\q'", "A0?71\n\vq"),
+        ('"/* no // comment"', "/* no // comment"),
+        (r"back\slash", r"back\slash"),
+    ],
+)
+def test_jaas_has_the_escapes_of_java(written: str, password: str) -> None:
+    """In quotes only: letters and octal numbers. Comments are outside of quotes."""
+    text = (
+        f"{MODULE}.plain.PlainLoginModule /* the\nflag */ required\n// a name=\n password={written} ; // end"
+    )
+    assert parse_jaas(text).options == {"password": password}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +156,9 @@ def test_a_name_and_a_password_come_from_either_client(given: dict[str, str]) ->
 def test_tokens_come_from_where_either_client_has_them(given: dict[str, str], source: object) -> None:
     """A file, an OAuth server, or nowhere in tests."""
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", **given}
-    assert Security.of(properties).credentials == Bearer(source)  # type: ignore[arg-type]
+    security = Security.of(properties)
+    assert security.credentials == Bearer(source)  # type: ignore[arg-type]
+    assert "client_secret" not in repr(security)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +195,35 @@ def test_tokens_come_from_where_either_client_has_them(given: dict[str, str], so
             },
             "client id or secret is missing",
         ),
+        ({**SASL, "sasl.username": "alice", "sasl.password": "hunter\0"}, "sasl.password: .*zero byte"),
+        ({**SASL, "sasl.username": "alice", "sasl.password": "hunter\ud800"}, "sasl.password: .*not Unicode"),
+        (
+            {**SASL, "sasl.username": "alice", "sasl.password": 1234},
+            "sasl.password: a text is expected, not int",
+        ),
+        ({"security.protocol": "SSL", "ssl.ca.location": "a\0b"}, "ssl.ca.location: .*zero byte"),
+        (
+            {"security.protocol": "SSL", "ssl.key.password": "x" * 1024, "ssl.keystore.location": "a"},
+            "1023 bytes",
+        ),
     ],
 )
 def test_a_mistake_is_named(given: dict[str, str], message: str) -> None:
-    """The property, its value, and what is expected."""
-    with pytest.raises(SecurityProblem, match=message):
+    """The property, what is expected, and its value, unless that is a password."""
+    with pytest.raises(SecurityProblem, match=message) as raised:
         Security.of(given)
+    assert "hunter" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a:secret@x/token", "http://x/a token", "https:/token", "ftp://x/token", "http://x:99999/t"],
+)
+def test_a_url_that_is_no_endpoint_is_not_repeated(url: str) -> None:
+    """It may have a password."""
+    with pytest.raises(SecurityProblem, match=r"token\.endpoint\.url: an https: URL") as raised:
+        ClientCredentials(url, "a", "b", None, None)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_keystore_of_java_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_an_encrypted_connection_works(kafka: Secured) -> None:
         {"ssl.truststore.location": str(pem), "ssl.truststore.type": "PEM"},
         {"ssl.truststore.certificates": pem.read_text()},
         {"ssl.ca.pem": pem.read_text(), "ssl.enabled.protocols": "TLSv1.2"},
+        {"ssl.truststore.certificates": " ".join(pem.read_text().split("\n"))},
         {"enable.ssl.certificate.verification": "false"},
     ):
         assert topics(kafka.at("TLS"), {"security.protocol": "SSL", **trusted}) is not None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -26,14 +27,19 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ACKS = {"all": -1, "-1": -1, "1": 1}
 BATCH_BYTES = 16_384
 READ_BYTES = 1 << 20
-_PROPERTIES = {
+LARGEST_LINE_BYTES = 128 << 20
+"""No broker takes a record of so many bytes: a longer line is one of something that is no text."""
+_RECORD_BYTES = 16
+"""About what a record takes in a batch besides its key, its value and its headers; a header takes half."""
+_SEPARATORS = ("key.separator", "headers.delimiter", "headers.separator", "headers.key.separator")
+_PROPERTIES: dict[str, str | None] = {
     "parse.key": "false",
     "parse.headers": "false",
     "key.separator": "\t",
     "headers.delimiter": "\t",
     "headers.separator": ",",
     "headers.key.separator": ":",
-    "null.marker": "",
+    "null.marker": None,
     "ignore.error": "false",
 }
 
@@ -56,7 +62,8 @@ class Options(Connecting):
             "--property",
             metavar="NAME=VALUE",
             help="parse.key=true, key.separator=:, parse.headers=true, headers.delimiter=, "
-            "headers.separator=, headers.key.separator=, null.marker=NULL. Can be repeated.",
+            "headers.separator=, headers.key.separator=, null.marker=NULL, ignore.error=true. "
+            "Can be repeated.",
         ),
     ] = field(default_factory=list)
     compression_codec: Annotated[
@@ -88,7 +95,12 @@ def produce(options: Options) -> None:
 class LineReader:
     """Makes a record of a line, by the properties of Kafka's reader."""
 
-    properties: dict[str, str]
+    has_headers: bool
+    has_key: bool
+    ignores_errors: bool
+    null: bytes | None
+    """The text that means null; None: no text does."""
+    separators: dict[str, bytes]
 
     def record(self, line: bytes, number: int) -> Record:
         """Return the record of a line. Raises `UsageProblem`, which names the line."""
@@ -97,58 +109,98 @@ class LineReader:
         headers: list[tuple[bytes, bytes | None]] = []
         key: bytes | None = None
         value: bytes = line
-        if self._is("parse.headers"):
+        if self.has_headers:
             found, value = self._split(value, "headers.delimiter", "the headers", number)
-            headers = [self._header(one, number) for one in found.split(self._bytes("headers.separator"))]
-        if self._is("parse.key"):
-            found, value = self._split(value, "key.separator", "the key", number)
-            key = self._null(found)
-        return Record(key, self._null(value), time.time_ns() // 1_000_000, headers)
+            headers = self._headers(self._null(found), number)
+        if self.has_key:
+            key, value = self._split(value, "key.separator", "the key", number)
+        return Record(self._null(key), self._null(value), time.time_ns() // 1_000_000, headers)
 
-    def _split(self, line: bytes, separator: str, what: str, number: int) -> tuple[bytes, bytes]:
-        first, found, rest = line.partition(self._bytes(separator))
-        if not found:
-            if self._is("ignore.error"):
-                return b"", line
-            given = self.properties[separator]
-            raise UsageProblem(
-                f"line {number} has no {separator} ({given!r}) after {what}; set it by --property "
-                f"{separator}=..., or --property ignore.error=true"
-            )
-        return first, rest
+    def _split(self, line: bytes, separator: str, what: str, number: int) -> tuple[bytes | None, bytes]:
+        """Return what is before a separator, None without one, and the rest."""
+        first, found, rest = line.partition(self.separators[separator])
+        if found:
+            return first, rest
+        if self.ignores_errors:
+            return None, line
+        given = self.separators[separator].decode(errors="replace")
+        raise UsageProblem(
+            f"line {number} has no {separator} ({given!r}) after {what}; set it by --property "
+            f"{separator}=..., or --property ignore.error=true"
+        )
+
+    def _headers(self, text: bytes | None, number: int) -> list[tuple[bytes, bytes | None]]:
+        if text is None:
+            return []
+        parts = text.split(self.separators["headers.separator"])
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()  # as in Kafka's tool, separators at the end have no meaning
+        return [self._header(one, number) for one in parts]
 
     def _header(self, text: bytes, number: int) -> tuple[bytes, bytes | None]:
-        name, found, value = text.partition(self._bytes("headers.key.separator"))
-        if not found and not self._is("ignore.error"):
-            given = self.properties["headers.key.separator"]
-            raise UsageProblem(f"line {number}: the header {text!r} has no {given!r}")
-        return name, self._null(value)
+        separator = self.separators["headers.key.separator"]
+        name, found, value = text.partition(separator)
+        if found:
+            if self._null(name) is None:
+                raise UsageProblem(
+                    f"line {number}: the name of a header is the null.marker, and cannot be null"
+                )
+            return name, self._null(value)
+        if self.ignores_errors:
+            return text, None
+        shown, given = text.decode(errors="replace"), separator.decode(errors="replace")
+        raise UsageProblem(f"line {number}: the header {shown!r} has no {given!r}")
 
-    def _null(self, text: bytes) -> bytes | None:
-        marker = self._bytes("null.marker")
-        return None if marker and text == marker else text
-
-    def _is(self, name: str) -> bool:
-        return self.properties[name].lower() == "true"
-
-    def _bytes(self, name: str) -> bytes:
-        return self.properties[name].encode("utf-8", "surrogateescape")
+    def _null(self, text: bytes | None) -> bytes | None:
+        return None if text == self.null else text
 
 
 def reader_of(options: Options) -> LineReader:
-    """Return the reader of lines. Raises `UsageProblem` for an unknown property."""
-    properties = dict(_PROPERTIES)
+    """Return the reader of lines. Raises `UsageProblem` for an invalid property."""
+    given = dict(_PROPERTIES)
     for text in options.reader_property:
         name, sign, value = text.partition("=")
-        if not sign or name not in properties:
-            known = ", ".join(properties)
+        if not sign or name not in given:
+            known = ", ".join(given)
             raise UsageProblem(f"--property {text}: NAME=VALUE is expected, NAME being one of {known}")
-        properties[name] = value
-    return LineReader(properties)
+        given[name] = value
+    separators = {name: _bytes(given[name]) for name in _SEPARATORS}
+    null = None if given["null.marker"] is None else _bytes(given["null.marker"])
+    _check_separators(separators, null)
+    return LineReader(
+        has_headers=_is_true(given["parse.headers"]),
+        has_key=_is_true(given["parse.key"]),
+        ignores_errors=_is_true(given["ignore.error"]),
+        null=null,
+        separators=separators,
+    )
+
+
+def _check_separators(separators: dict[str, bytes], null: bytes | None) -> None:
+    """Refuse what no line could be split by. Raises `UsageProblem`."""
+    for name, value in separators.items():
+        if not value:
+            raise UsageProblem(f"--property {name}=: a text is expected")
+        if value == null:
+            raise UsageProblem(f"--property null.marker and {name} are the same")
+    names = _SEPARATORS[1:]
+    for one, other in combinations(names, 2):
+        if separators[one] == separators[other]:
+            raise UsageProblem(f"--property {one} and {other} are the same")
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
+
+
+def _bytes(text: str | None) -> bytes:
+    return (text or "").encode("utf-8", "surrogateescape")
 
 
 def _produce(admin: Admin, options: Options) -> int:
+    from headgate.cli.advice import in_words
     from headgate.cli.printing import say
+    from headgate.client.errors import ClientError
     from headgate.client.producing import Producer, create_by_use
     from headgate.domain.ids import TopicName
 
@@ -163,6 +215,7 @@ def _produce(admin: Admin, options: Options) -> int:
         if create_by_use(admin.cluster, topic):
             count = len(admin.partitions_of(options.topic))
             say(f"the topic {options.topic} did not exist; the broker created it with {count} partitions")
+        admin.cluster.waits_for_nodes = True  # they were there, and can be restarting
         producer = Producer(admin.cluster, topic, acks=acks, codec=codec)
         if options.partition is not None and options.partition >= producer.partition_count:
             raise UsageProblem(
@@ -170,9 +223,25 @@ def _produce(admin: Admin, options: Options) -> int:
                 f"{producer.partition_count - 1}"
             )
         batches = _Batches(producer, options)
-        for lines in _lines_of(stream):
-            batches.add([reader.record(line, number) for number, line in lines])
+        try:
+            for lines in _lines_of(stream):
+                _add(batches, reader, lines)
+        except ClientError as error:
+            say(in_words(error) + batches.done)
+            return 1
+        except UsageProblem as problem:
+            raise UsageProblem(f"{problem}{batches.done}") from problem
     return 0
+
+
+def _add(batches: _Batches, reader: LineReader, lines: list[tuple[int, bytes]]) -> None:
+    """Send the records of lines, if one is invalid those before it. Raises `UsageProblem`."""
+    records: list[Record] = []
+    try:
+        for number, line in lines:
+            records.append(reader.record(line, number))  # those before an invalid line are sent
+    finally:
+        batches.add(records)
 
 
 @contextmanager
@@ -192,16 +261,25 @@ def _input(options: Options) -> Iterator[BinaryIO]:
 def _lines_of(stream: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the lines that there are, with their numbers, whenever there are some.
 
-    A slow input is sent line by line; of a quick one many lines are there after each request.
+    A slow input is sent line by line; of a quick one many lines are there after each request. Raises
+    `UsageProblem` for a line that is too long.
     """
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
-    begun, count = b"", 0
+    begun: list[bytes] = []
+    size, count = 0, 0
     is_asking = stream.isatty()
     while True:
         if is_asking:
             print(">", end="", file=sys.stderr, flush=True)
         data = read(READ_BYTES)
-        *whole, begun = (begun + data).split(b"\n") if data else ([begun, b""] if begun else [b""])
+        if data and b"\n" not in data:
+            begun.append(data)
+            size += len(data)
+            if size > LARGEST_LINE_BYTES:
+                raise UsageProblem(f"line {count + 1} is longer than {LARGEST_LINE_BYTES} bytes")
+            continue
+        *whole, rest = b"".join((*begun, data or b"\n" if begun else data)).split(b"\n")
+        begun, size = [rest] if rest else [], len(rest)
         if whole:
             numbered = list(enumerate((line.removesuffix(b"\r") for line in whole), start=count + 1))
             count += len(whole)
@@ -216,8 +294,15 @@ class _Batches:
     def __init__(self, producer: Producer, options: Options) -> None:
         self._producer = producer
         self._options = options
+        self.count = 0
+        """The records that were sent."""
         self._next = random.randrange(producer.partition_count)
         """The partition of the next records without a key."""
+
+    @property
+    def done(self) -> str:
+        """What an error message adds: how many records were sent before it."""
+        return f"; {self.count} records were produced before" if self.count else ""
 
     def add(self, records: list[Record]) -> None:
         """Send records now, in batches of the size of `--batch-size`, or of one record."""
@@ -227,6 +312,7 @@ class _Batches:
         for partition, some in by_partition.items():
             for batch in _cut(some, self._options.batch_size):
                 self._producer.send(partition, batch)
+                self.count += len(batch)
         self._next = (self._next + 1) % self._producer.partition_count
 
     def _partition(self, record: Record) -> int:
@@ -240,7 +326,9 @@ def _cut(records: list[Record], size_bytes: int) -> Iterator[list[Record]]:
     batch: list[Record] = []
     size = 0
     for record in records:
-        own = len(record.key or b"") + len(record.value or b"")
+        own = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        for name, value in record.headers:
+            own += _RECORD_BYTES // 2 + len(name) + len(value or b"")
         if batch and size + own > size_bytes:
             yield batch
             batch, size = [], 0

@@ -16,6 +16,8 @@ from headgate.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
+LONGEST_REASON = 500
+"""Characters of an error message of the other side that are shown."""
 MESSAGES_AS_REQUESTS = 1
 """The version of SaslHandshake after which the messages of a mechanism are in requests of their own."""
 
@@ -46,10 +48,13 @@ def authenticate(node: Asked, credentials: Credentials) -> int:
     except VersionNotSupported as problem:
         raise AuthenticationFailed(_no_sasl(node)) from problem
     except TokenFailed as problem:
-        raise AuthenticationFailed(f"no authentication at {node.address}: {problem}") from problem
+        raise AuthenticationFailed(
+            f"no authentication at {node.address}: {_brief(str(problem))}"
+        ) from problem
     except (BadChallenge, _Refused) as problem:
+        credentials.refused()
         what = f"{node.address} does not accept {credentials.who} by {credentials.mechanism}"
-        raise AuthenticationFailed(f"{what}: {problem}") from problem
+        raise AuthenticationFailed(f"{what}: {_brief(str(problem))}") from problem
 
 
 class _Refused(Exception):
@@ -61,7 +66,7 @@ def _choose_mechanism(node: Asked, mechanism: str) -> None:
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(_no_sasl(node))
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(response.mechanisms) or "none"
+        offered = _brief(", ".join(response.mechanisms)) or "none"
         raise AuthenticationFailed(
             f"{node.address} does not offer {mechanism}; set sasl.mechanism to one that it offers: {offered}"
         )
@@ -81,6 +86,11 @@ def _exchange(node: Asked, messages: Generator[bytes, bytes, None]) -> int:
             message = messages.send(response.auth_bytes)
         except StopIteration:
             return lifetime_ms
+
+
+def _brief(text: str) -> str:
+    """Shorten a text that the other side has written."""
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
 def _no_sasl(node: Asked) -> str:

@@ -6,6 +6,7 @@ first needed, and kept. Requests that fail with a retriable error are sent again
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from headgate.client.errors import (
     NoNodeReachable,
     RequestRefused,
     RequestTimedOut,
+    TlsFailed,
+    TlsInterrupted,
     check,
 )
 from headgate.client.security import NOT_SECURED, Security
@@ -47,6 +50,7 @@ LAST_FETCH_BY_NAME = 12
 SEVERAL_COORDINATORS_SINCE = 4
 GROUP_KEY_TYPE = 0
 RETRY_DELAY_S = 0.1
+LAST_PORT = 65_535
 
 Address = tuple[str, int]
 """Host and port."""
@@ -129,13 +133,16 @@ class Cluster:
             if connection.is_open:
                 connection.timeout_s = self._time_left()
                 return connection
-        failures = []
+        failures: list[ClientError] = []
         for address in self._bootstrap:
             try:
                 return self._connection_to(address)
             except (ConnectionFailed, RequestTimedOut) as error:
-                failures.append(str(error))
-        raise NoNodeReachable("; ".join(failures))
+                failures.append(error)
+        text = "; ".join(map(str, failures))
+        if not self.waits_for_nodes and all(isinstance(error, TlsInterrupted) for error in failures):
+            raise TlsFailed(text)  # probably a port without TLS: no reason to try again
+        raise NoNodeReachable(text)
 
     def coordinator(self, group_id: GroupId) -> Connection:
         """Return a connection to the coordinator of a group."""
@@ -373,13 +380,20 @@ class Cluster:
     def _fetch(self, topic: TopicName, partition: int, message: FetchRequest) -> Fetched:
         leader = self._leader_for(topic, partition)
         knows_id = message.topics[0].topic_id != ZERO_UUID
-        response = leader.request(
-            message,
-            at_most=None if knows_id else LAST_FETCH_BY_NAME,
-            extra_time_s=message.max_wait_ms / 1000,
-        )
-        check(f"fetch of {topic}-{partition}", response.error_code)
-        (answered,) = response.responses[0].partitions
+        while True:
+            response = leader.request(
+                message,
+                at_most=None if knows_id else LAST_FETCH_BY_NAME,
+                extra_time_s=message.max_wait_ms / 1000,
+            )
+            check(f"fetch of {topic}-{partition}", response.error_code)
+            if response.responses:
+                break
+            self._wait_for_quota(f"fetch of {topic}-{partition}", response.throttle_time_ms)
+        found = [one for each in response.responses for one in each.partitions]
+        if len(found) != 1:
+            raise BadResponse(f"{leader.address} answers for {len(found)} partitions, and was asked for one")
+        (answered,) = found
         check(f"fetch of {topic}-{partition}", answered.error_code)
         return Fetched(
             records=answered.records or b"",
@@ -391,6 +405,17 @@ class Cluster:
                 for one in answered.aborted_transactions or ()
             ),
         )
+
+    def _wait_for_quota(self, what: str, throttle_time_ms: int) -> None:
+        """Wait as long as a node demands of a client above its quota: such a fetch has no records (KIP-219).
+
+        Raises `RequestTimedOut` if that is longer than the call may take.
+        """
+        wait_s = max(throttle_time_ms / 1000, RETRY_DELAY_S)
+        left = math.inf if self._deadline is None else self._deadline - time.monotonic()
+        if wait_s > left:
+            raise RequestTimedOut(f"{what}: the client is above its quota, and must wait for {wait_s:g} s")
+        time.sleep(wait_s)
 
     # --- connections ---
 
@@ -429,6 +454,7 @@ def is_passing(error: ClientError) -> bool:
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of `host:port`, also of `[::1]:9092`. Raises `ValueError`."""
     host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit():
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(LAST_PORT))
+    if not host or not is_number or int(port) > LAST_PORT:
         raise ValueError(f"not an address of the form host:port: {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -17,14 +17,16 @@ from typing import Self, TypeVar
 from headgate.client.authentication import authenticate
 from headgate.client.errors import (
     BadResponse,
+    ClientError,
     ConnectionFailed,
     RequestTimedOut,
     TlsFailed,
+    TlsInterrupted,
     Unsendable,
     VersionNotSupported,
 )
 from headgate.client.security import NOT_SECURED, Security
-from headgate.client.security.tls import not_tls, tls_failure
+from headgate.client.security.tls import is_end, not_tls, tls_failure
 from headgate.domain.errors import ErrorCode
 from headgate.wire.codec import decode
 from headgate.wire.errors import MalformedFrame, UnwritableMessage, WireError
@@ -40,6 +42,8 @@ CLIENT_VERSION = "1"
 """Name and version of the client, which nodes can show in metrics. Neither must be empty."""
 
 LARGEST_RESPONSE_BYTES = 1 << 30
+LARGEST_FIRST_RESPONSE_BYTES = 1 << 20
+"""The limit until the connection is authenticated: nobody knows yet who answers."""
 RECEIVE_BYTES = 1 << 18
 SESSION_SHARE = 0.85
 """The share of the lifetime of an authentication after which a new connection is made (KIP-368)."""
@@ -53,9 +57,9 @@ _MAY_BE_SECURED = (
 class Connection:
     """A connection to a node. Close it, or use it in a `with` block. Not thread-safe.
 
-    `timeout_s` limits connecting and each request. Raises `ConnectionFailed` and `RequestTimedOut`. After
-    these and `BadResponse` the connection is closed, because a late response must not be taken for the next
-    one.
+    `timeout_s` limits connecting, with TLS and SASL, and each request. Raises `ConnectionFailed` and
+    `RequestTimedOut`. After these and `BadResponse` the connection is closed, because a late response must
+    not be taken for the next one.
     """
 
     def __init__(
@@ -73,10 +77,14 @@ class Connection:
         self.security = security
         self._answered = 0
         """How many requests other than ApiVersions were answered."""
+        self._is_answering = False
+        """Whether any request was answered."""
+        self._ready_by: float | None = time.monotonic() + timeout_s
+        """The monotonic time until which the connection must be ready; None: it is."""
         self._session_ends = math.inf
         """The monotonic time at which the node demands a new authentication."""
         self._correlation_ids = itertools.count(1)
-        self._frames = FrameReader(LARGEST_RESPONSE_BYTES)
+        self._frames = FrameReader(LARGEST_FIRST_RESPONSE_BYTES)
         self._socket = self._connect()
         try:
             self.versions, self.features = self._ask_versions()
@@ -84,6 +92,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        self._frames = FrameReader(LARGEST_RESPONSE_BYTES)
+        self._ready_by = None
 
     @property
     def address(self) -> str:
@@ -148,24 +158,40 @@ class Connection:
             raise RequestTimedOut(f"no connection to {self.address} within {self.timeout_s:g} s") from None
         except OSError as error:
             raise ConnectionFailed(f"no connection to {self.address}: {error.strerror or error}") from error
+        except (ValueError, OverflowError) as error:
+            raise ConnectionFailed(f"no connection to {self.address}: no host has this address") from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         context = self.security.context()
         return connected if context is None else self._encrypted(connected, context)
 
     def _encrypted(self, connected: socket.socket, context: ssl.SSLContext) -> socket.socket:
         assert self.security.tls is not None
+        connected.settimeout(self._time_for(self.timeout_s))
         try:
             return context.wrap_socket(connected, server_hostname=self.host)
         except TimeoutError:
             connected.close()
             text = f"no TLS handshake with {self.address} within {self.timeout_s:g} s"
             raise RequestTimedOut(text) from None
-        except ssl.SSLError as error:
-            connected.close()
-            raise TlsFailed(tls_failure(error, self.security.tls, self.address)) from error
         except OSError as error:
             connected.close()
-            raise TlsFailed(not_tls(self.address)) from error
+            raise self._tls_error(error) from error
+        except ValueError as error:
+            connected.close()
+            raise TlsFailed(f"no certificate can have the name {self.host}: {error}") from error
+
+    def _tls_error(self, error: OSError) -> ClientError:
+        """Return the error for one of TLS: during the handshake, or before the first response."""
+        if is_end(error):
+            return TlsInterrupted(not_tls(self.address))
+        assert self.security.tls is not None and isinstance(error, ssl.SSLError)
+        return TlsFailed(tls_failure(error, self.security.tls, self.address))
+
+    def _time_for(self, timeout_s: float) -> float:
+        """Return what a request of this timeout may take, in seconds: less until the connection is ready."""
+        if self._ready_by is None:
+            return timeout_s
+        return max(0.001, min(timeout_s, self._ready_by - time.monotonic()))
 
     def _authenticate(self) -> None:
         """Authenticate, if the connection is secured so. Raises `AuthenticationFailed`."""
@@ -204,21 +230,18 @@ class Connection:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         try:
-            answer = self._send_and_receive(frame, time.monotonic() + timeout_s)
+            answer = self._send_and_receive(frame, time.monotonic() + self._time_for(timeout_s))
             answered_id, at = read_response_header(answer, message.API_KEY, version)
             if answered_id != correlation_id:
                 raise MalformedFrame(f"correlation id {answered_id}, expected {correlation_id}")
         except TimeoutError:
             self.close()
             raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
-        except (
-            ssl.SSLError
-        ) as error:  # with TLS 1.3 a node refuses a client's certificate after the handshake
-            self.close()
-            assert self.security.tls is not None
-            raise TlsFailed(tls_failure(error, self.security.tls, self.address)) from error
         except OSError as error:
             self.close()
+            if isinstance(error, ssl.SSLError) and not self._is_answering:
+                # With TLS 1.3 a node refuses a client's certificate after the handshake.
+                raise self._tls_error(error) from error
             reason = error.strerror or error
             hint = _MAY_BE_SECURED if self._answered == 0 and self.security == NOT_SECURED else ""
             text = f"connection to {self.address} lost during {name}: {reason}{hint}"
@@ -229,6 +252,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        self._is_answering = True
         self._answered += message.API_KEY != ApiVersionsRequest.API_KEY
         return answer, at
 

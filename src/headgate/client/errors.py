@@ -55,6 +55,10 @@ class TlsFailed(ClientError):
     """No encrypted connection to an address: a certificate is not accepted, or one side does not use TLS."""
 
 
+class TlsInterrupted(ConnectionFailed, TlsFailed):
+    """The other side closed the connection during the handshake: it is stopping, or does not use TLS."""
+
+
 class AuthenticationFailed(ClientError):
     """A node did not accept the credentials, or there are none: no token, or a mechanism that it lacks."""
 

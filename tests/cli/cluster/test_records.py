@@ -18,6 +18,7 @@ from tests.cli.cluster.conftest import Headgate
 from tests.waiting import wait_until
 
 from headgate.admin import Admin
+from headgate.broker import run
 
 pytestmark = pytest.mark.timeout(90)
 READ = ("--from-beginning", "--to-end")
@@ -224,3 +225,166 @@ def test_a_mistake_is_named(headgate: Headgate, words: str, code: int, says: str
     refused = headgate(*words.split(), stdin="x\n")
     assert (refused.exit_code, refused.stdout) == (code, "")
     assert says in refused.stderr
+
+
+# --- hostile lines and brokers that go away ---
+
+
+def documents(headgate: Headgate, topic: str) -> list[dict[str, object]]:
+    """Return all records of a topic."""
+    done = headgate("consume", "--topic", topic, *READ, "--output", "json")
+    assert done.exit_code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_many_records_of_no_size_are_several_batches(headgate: Headgate, name: str) -> None:
+    """What a record takes besides its value counts, too: one batch of all would be too large."""
+    made = headgate("produce", "--topic", name, stdin="\n" * 300_000)
+    assert made.exit_code == 0, made.stderr
+    done = headgate("consume", "--topic", name, *READ)
+    assert (done.stdout, done.stderr) == ("\n" * 300_000, "headgate: 300000 records\n")
+
+
+def test_lines_before_an_invalid_one_are_produced(headgate: Headgate, name: str) -> None:
+    """All of them, however the input was cut into pieces; the message tells how many."""
+    text = "a\t1\nb\t2\nno key\nc\t3\n"
+    made = headgate("produce", "--topic", name, "--property", "parse.key=true", stdin=text)
+    assert made.exit_code == 2
+    assert "line 3 has no key.separator" in made.stderr
+    assert "ignore.error=true; 2 records were produced before" in made.stderr
+    assert [one["key"] for one in documents(headgate, name)] == ["a", "b"]
+
+
+def test_what_is_missing_in_a_line_is_null_if_errors_are_ignored(headgate: Headgate, name: str) -> None:
+    """As in Kafka's tool: no key, no headers, a header without a value."""
+    words = ["parse.key=true", "parse.headers=true", "ignore.error=true", "null.marker=NULL"]
+    given = [word for each in words for word in ("--property", each)]
+    text = "value\nh:1,lonely\tkey\tvalue\nNULL\tNULL\tNULL\nh:1,,\tkey\tvalue\n"
+    made = headgate("produce", "--topic", name, "--property", "headers.delimiter=|", stdin="x")
+    made = headgate("produce", "--topic", name, *given, stdin=text)
+    assert made.exit_code == 0, made.stderr
+    found = [(one["key"], one["value"], one["headers"]) for one in documents(headgate, name)[1:]]
+    header = {"key": "h", "value": "1"}
+    assert found == [
+        (None, "value", []),
+        ("key", "value", [header, {"key": "lonely", "value": None}]),
+        (None, None, []),
+        ("key", "value", [header]),
+    ]
+
+
+def test_an_empty_null_marker_makes_empty_values_null(headgate: Headgate, name: str) -> None:
+    """As in Kafka's tool; without the property an empty line is an empty value."""
+    headgate("produce", "--topic", name, stdin="\n")
+    headgate("produce", "--topic", name, "--property", "null.marker=", stdin="\n")
+    assert [one["value"] for one in documents(headgate, name)] == ["", None]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["key.separator="], "key.separator=: a text is expected"),
+        (["headers.separator=:"], "headers.separator and headers.key.separator are the same"),
+        (["headers.delimiter=,"], "headers.delimiter and headers.separator are the same"),
+        (["null.marker=\t"], "null.marker and key.separator are the same"),
+    ],
+)
+def test_properties_that_no_line_can_follow_are_refused(
+    headgate: Headgate, name: str, given: list[str], says: str
+) -> None:
+    """Before anything is sent."""
+    words = [word for each in given for word in ("--property", each)]
+    refused = headgate("produce", "--topic", name, "--property", "parse.key=true", *words, stdin="a\tb\n")
+    assert refused.exit_code == 2
+    assert says in refused.stderr
+
+
+def test_separators_are_any_bytes(headgate: Headgate, name: str) -> None:
+    """Of the command line, when they are read and when they are printed."""
+    text = b"key\xfevalue\n"
+    parsed = ("--property", "parse.key=true", "--property", "key.separator=\udcfe")
+    made = headgate("produce", "--topic", name, *parsed, stdin=text)
+    assert made.exit_code == 0, made.stderr
+    shown = ("--property", "print.key=true", "--property", "key.separator=\udcff")
+    ends = ("--property", "line.separator=\udcfd", "--property", "null.literal=\udcfc")
+    done = headgate("consume", "--topic", name, *READ, *shown, *ends)
+    assert done.stdout_bytes == b"key\xffvalue\xfd"
+
+
+def test_a_huge_line_is_one_record(headgate: Headgate, name: str) -> None:
+    """If the topic takes it; else the broker's refusal names the partition, and what came before counts."""
+    headgate("topics", "--create", "--topic", name, "--config", "max.message.bytes=20000000")
+    line = "x" * 12_000_000
+    assert headgate("produce", "--topic", name, stdin=line).exit_code == 0
+    assert headgate("consume", "--topic", name, *READ).stdout == line + "\n"
+    headgate("produce", "--topic", f"{name}-small", stdin="x\n")
+    refused = headgate("produce", "--topic", f"{name}-small", stdin=f"1\n2\n{line}\n")
+    assert refused.exit_code == 1
+    assert "MESSAGE_TOO_LARGE" in refused.stderr
+    assert "; 2 records were produced before" in refused.stderr
+
+
+def test_a_signal_of_the_system_ends_a_consumer_as_ctrl_c(
+    name: str, headgate: Headgate, bootstrap_servers: str
+) -> None:
+    """Its offsets are committed and the group is left: a service that is stopped repeats no records."""
+    headgate("produce", "--topic", name, stdin="one\n")
+    words = ["consume", "--bootstrap-server", bootstrap_servers, "--topic", name, "--group", name]
+    command = [sys.executable, "-m", "headgate", *words, "--from-beginning"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "one\n"
+        time.sleep(0.5)  # until it waits for the next record
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, "headgate: 1 records\n")
+    with Admin(bootstrap_servers) as admin:
+        assert [one.offset for one in admin.committed_offsets(name).values()] == [1]
+        assert _members(admin, name) == 0
+
+
+def test_a_broker_that_restarts_is_waited_for(name: str, tmp_path: Path) -> None:
+    """A producer and a consumer go on where they were: no record is lost, and none is there twice."""
+    python = [sys.executable, "-m", "headgate"]
+    with run(data_dir=tmp_path / "data") as broker:
+        where = ("--bootstrap-server", broker.bootstrap_servers, "--topic", name)
+        with subprocess.Popen([*python, "produce", *where], stdin=subprocess.PIPE) as producer:
+            assert producer.stdin is not None
+            producer.stdin.write(b"first\n")
+            producer.stdin.flush()
+            reading = [*python, "consume", *where, "--from-beginning", "--max-messages", "2"]
+            wait_until(lambda: broker_has(broker.bootstrap_servers, name), "the first record")
+            with subprocess.Popen(reading, stdout=subprocess.PIPE) as consumer:
+                assert consumer.stdout is not None
+                assert consumer.stdout.readline() == b"first\n"
+                broker.kill()
+                producer.stdin.write(b"second\n")
+                producer.stdin.flush()
+                time.sleep(1)  # both find that nobody listens
+                broker.start()
+                assert consumer.stdout.readline() == b"second\n"
+                assert consumer.wait(20) == 0
+            producer.stdin.close()
+            assert producer.wait(20) == 0
+
+
+def broker_has(servers: str, topic: str) -> bool:
+    """Whether a topic has a record."""
+    with Admin(servers) as admin:
+        if topic not in admin.topics():
+            return False
+        return sum(admin.log_end_offsets(admin.partitions_of(topic)).values()) > 0
+
+
+def test_a_log_that_ends_with_nothing_is_read_to_its_end(
+    name: str, headgate: Headgate, bootstrap_servers: str
+) -> None:
+    """Such as by compaction, or because the last transaction was aborted: the command stops all the same."""
+    headgate("topics", "--create", "--topic", name)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(name, "dropped")
+    producer.flush(20)
+    producer.abort_transaction(20)
+    assert lines(headgate, name, "--isolation-level", "read_committed") == []

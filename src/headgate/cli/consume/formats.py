@@ -51,10 +51,10 @@ def printer(output: str, given: list[str]) -> Print:
 
 def _write(stream: BinaryIO, record: ConsumedRecord, properties: dict[str, str]) -> None:
     """Write a record in Kafka's format. The bytes are those of the record: names of files are no text."""
-    null = properties["null.literal"].encode()
+    null = _bytes(properties["null.literal"])
     kind = "LogAppendTime" if record.is_append_time else "CreateTime"
     time = b"NO_TIMESTAMP" if record.timestamp < 0 else f"{kind}:{record.timestamp}".encode()
-    between = properties["headers.separator"].encode()
+    between = _bytes(properties["headers.separator"])
     headers = between.join(name + b":" + (null if value is None else value) for name, value in record.headers)
     parts = {
         "print.timestamp": time,
@@ -66,7 +66,12 @@ def _write(stream: BinaryIO, record: ConsumedRecord, properties: dict[str, str])
         "print.value": null if record.value is None else record.value,
     }
     wanted = [text for name, text in parts.items() if properties[name].lower() == "true"]
-    stream.write(properties["key.separator"].encode().join(wanted) + properties["line.separator"].encode())
+    stream.write(_bytes(properties["key.separator"]).join(wanted) + _bytes(properties["line.separator"]))
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of a word of the command line, which is any bytes."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _document(record: ConsumedRecord) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -34,11 +35,12 @@ _MOVED = (ErrorCode.OFFSET_OUT_OF_RANGE,)
 
 
 def run(admin: Admin, options: Options) -> int:
-    """Print records until one of the given limits, or Ctrl-C, is reached."""
+    """Print records until one of the given limits is reached, or a signal ends the command."""
     _check(options)
     show = printer(options.output, options.formatter_property)
     limits = _Limits(options.max_messages, options.timeout_ms)
     reading = _Reading(admin.cluster, LEVELS[options.isolation_level])
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # the group is left then, too
     try:
         if options.group is None:
             _read_alone(admin, options, reading, limits, show)
@@ -47,6 +49,7 @@ def run(admin: Admin, options: Options) -> int:
     except KeyboardInterrupt:
         pass
     finally:
+        signal.signal(signal.SIGTERM, before)
         sys.stdout.flush()
     say(f"{limits.count} records")
     return 0
@@ -120,7 +123,16 @@ class _Reading:
             max_wait_ms=wait_ms,
             isolation_level=self.isolation_level,
         )
-        return records_in(fetched, where, offset)
+        records, following = records_in(fetched, where, offset)
+        if not fetched.records:
+            # Nothing is left below the end, such as after compaction: readers that stop there must arrive.
+            end = (
+                fetched.high_watermark
+                if self.isolation_level == READ_UNCOMMITTED
+                else fetched.last_stable_offset
+            )
+            following = max(following, end)
+        return records, following
 
     def _move(self, where: TopicPartition) -> None:
         """Go on where the log begins now, after retention removed the position, or where it ends."""
@@ -156,6 +168,7 @@ def _print_all(
 
 def _read_alone(admin: Admin, options: Options, reading: _Reading, limits: _Limits, show: Print) -> None:
     partitions = _partitions(admin, options)
+    admin.cluster.waits_for_nodes = True  # they were there, and can be restarting
     start = _start(options)
     known = {} if start >= 0 else admin.cluster.list_offsets(dict.fromkeys(partitions, start))
     reading.positions.update(known or dict.fromkeys(partitions, start))
@@ -217,11 +230,12 @@ def _read_as_member(admin: Admin, options: Options, reading: _Reading, limits: _
             "the cluster does not know the consumer protocol (KIP-848), which --group needs; read without "
             "--group"
         )
+    admin.cluster.waits_for_nodes = True
     settings = MemberSettings(group_id=group_id, topics=topics)
     servers = ",".join(f"{host}:{port}" for host, port in admin.cluster.addresses)
     member = Membership(
         servers, settings, timeout_s=admin.cluster.timeout_s, client_id="headgate-consume",
-        security=admin.cluster.security,
+        waits_for_nodes=True, security=admin.cluster.security,
     )  # fmt: skip
     with member:
         _Member(member, reading, options).run(limits, show)

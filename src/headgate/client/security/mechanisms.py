@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from headgate.client.security.scram import BadChallenge, scram
-from headgate.client.security.tokens import TokenSource
+from headgate.client.security.tokens import ClientCredentials, TokenFailed, TokenSource, is_token
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _CONTROL_A = "\x01"
@@ -35,6 +35,9 @@ class Password:
             return _plain(self.name, self.password)
         return scram(self.mechanism, self.name, self.password, secrets.token_urlsafe(24))
 
+    def refused(self) -> None:
+        """Take note that a broker refused them: the next authentication is the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
@@ -50,7 +53,15 @@ class Bearer:
 
     def exchange(self, timeout_s: float) -> Exchange:
         """Begin an authentication, for which a token is fetched. Raises `TokenFailed`."""
-        return _bearer(self.source.token(timeout_s))
+        token = self.source.token(timeout_s)
+        if not is_token(token):
+            raise TokenFailed("what the function returned is no token: that is one word of ASCII")
+        return _bearer(token)
+
+    def refused(self) -> None:
+        """Take note that a broker refused them: the next authentication has a new token, if possible."""
+        if isinstance(self.source, ClientCredentials):
+            self.source.forget()
 
 
 Credentials = Password | Bearer

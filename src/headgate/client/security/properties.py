@@ -29,18 +29,25 @@ def read_properties(path: Path) -> dict[str, str]:
     if b"\0" in data:
         raise SecurityProblem(f"{path}: this is no file of properties, which is text")
     try:
-        return parse_properties(data.decode())
+        return parse_properties(_text(data))
+    except SecurityProblem as problem:
+        raise SecurityProblem(f"{path}: {problem}") from None
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")  # some editors begin a file with a mark, which is no part of a name
     except UnicodeDecodeError:
-        return parse_properties(data.decode("iso-8859-1"))  # Java's own encoding of such files
+        return data.decode("iso-8859-1")  # Java's own encoding of such files
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the properties in a text."""
+    """Return the properties in a text. Raises `SecurityProblem`, which names the property."""
     found = {}
     for line in _logical_lines(text):
         parts = _KEY.fullmatch(line)
         if parts is not None and parts["key"]:
-            found[_plain(parts["key"])] = _plain(parts["value"])
+            found[_plain(parts["key"], parts["key"])] = _plain(parts["value"], parts["key"])
     return found
 
 
@@ -60,9 +67,21 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield begun
 
 
-def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _unescaped(found[1]), text)
+def _plain(text: str, name: str) -> str:
+    """Return a text without its escapes. Raises `SecurityProblem`, which does not repeat it."""
+    plain = _ESCAPE.sub(lambda found: _unescaped(found[1], name), text)
+    try:
+        # Java escapes a letter beyond \uffff as two halves.
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise SecurityProblem(
+            f"{name}: \\ud800 to \\udfff are halves of a letter, and one is alone"
+        ) from None
 
 
-def _unescaped(escape: str) -> str:
+def _unescaped(escape: str, name: str) -> str:
+    if escape == "u":
+        raise SecurityProblem(
+            f"{name}: \\u is expected before four hexadecimal digits, and \\\\ for a backslash"
+        )
     return chr(int(escape[1:], 16)) if len(escape) == 5 else _LETTERS.get(escape, escape)

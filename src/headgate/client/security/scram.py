@@ -56,7 +56,8 @@ def _text(message: bytes) -> str:
 
 def _attributes(message: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in message.split(",")]
-    if any(len(name) != 1 or not sign for name, sign, _ in pairs):
+    names = [name for name, _, _ in pairs]
+    if any(len(name) != 1 or not sign for name, sign, _ in pairs) or len(set(names)) < len(names):
         raise BadChallenge("a message of the server is not SCRAM")
     return {name: value for name, _, value in pairs}
 

@@ -84,8 +84,9 @@ class Security:
 
         Raises `SecurityProblem` for an invalid property, or a file that cannot be used.
         """
-        for name in properties:
+        for name, value in properties.items():
             _check_name(name)
+            _check_value(name, value)
         protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
         if protocol not in PROTOCOLS:
             raise SecurityProblem(f"security.protocol={protocol}: one of {', '.join(PROTOCOLS)} is expected")
@@ -114,6 +115,24 @@ def _check_name(name: str) -> None:
         near = difflib.get_close_matches(name, USED, n=1)
         hint = f"did you mean {near[0]}?" if near else f"those that have an effect are {', '.join(USED)}"
         raise SecurityProblem(f"{name}: this property is unknown or not supported here; {hint}")
+
+
+def _check_value(name: str, value: object) -> None:
+    """Refuse what no file of properties can have. The value is not repeated: it can be a password."""
+    if not is_of_security(name):
+        return
+    if not isinstance(value, str):
+        raise SecurityProblem(f"{name}: a text is expected, not {type(value).__name__}")
+    if "\0" in value or (not value.isascii() and _is_no_unicode(value)):
+        raise SecurityProblem(f"{name}: the value has a zero byte, or is not Unicode")
+
+
+def _is_no_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 # --- TLS ---

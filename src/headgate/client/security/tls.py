@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -13,12 +14,17 @@ from pathlib import Path
 from headgate.client.security.problem import SecurityProblem
 
 _PEM = b"-----BEGIN "
+_BLOCK = re.compile(r"(-----BEGIN [^-]+-----)\s+([A-Za-z0-9+/=\s]+?)\s*(-----END [^-]+-----)")
+_LINE_CHARACTERS = 64
+_LONGEST_PASSWORD = 1023
+"""Bytes of the password of a key that OpenSSL takes."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNKNOWN_ISSUER = (18, 19, 20, 21)
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAILURE")
 """Alerts of a node that got no certificate of the client: of TLS 1.3, and of Java and others before."""
 _OTHER_NAME = (62, 64)
+_ENDS = ("UNEXPECTED_EOF_WHILE_READING", "SSLV3_ALERT_CLOSE_NOTIFY", "PROTOCOL_IS_SHUTDOWN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +89,12 @@ def _trust(context: ssl.SSLContext, trusted: Pem) -> None:
 
 
 def _identify(context: ssl.SSLContext, chain: Pem, key: Pem | None, password: str | None) -> None:
+    if password is not None and len(password.encode()) > _LONGEST_PASSWORD:
+        raise SecurityProblem(f"ssl.key.password: at most {_LONGEST_PASSWORD} bytes are possible")
     with _file_of(chain) as chain_path, _file_of(key or chain) as key_path:
         try:
             context.load_cert_chain(chain_path, key_path, lambda: password or "")
-        except ssl.SSLError as problem:
+        except OSError as problem:
             advice = "is the certificate the one of this key, and ssl.key.password right?"
             raise SecurityProblem(f"{_named(key or chain)}: {_reason(problem)}; {advice}") from problem
 
@@ -96,13 +104,24 @@ def _file_of(pem: Pem) -> Iterator[str]:
     """Give the path of a file with this PEM. OpenSSL reads chains and keys from files only."""
     if pem.text is not None:
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # only this user can read it
-            file.write(pem.text)
+            file.write(_in_lines(pem.text))
             file.flush()
             yield file.name
         return
     assert pem.path is not None
     _check_pem(pem, Path(pem.path))
     yield pem.path
+
+
+def _in_lines(text: str) -> str:
+    """Return PEM in lines: in a property it can be one line, with blanks, which OpenSSL does not read."""
+
+    def block(found: re.Match[str]) -> str:
+        letters = "".join(found[2].split())
+        lines = [letters[at : at + _LINE_CHARACTERS] for at in range(0, len(letters), _LINE_CHARACTERS)]
+        return "\n".join(("", found[1], *lines, found[3], ""))
+
+    return _BLOCK.sub(block, text)
 
 
 def _check_pem(pem: Pem, path: Path) -> None:
@@ -139,7 +158,7 @@ def tls_failure(problem: ssl.SSLError, tls: Tls, address: str) -> str:
     if isinstance(problem, ssl.SSLCertVerificationError):
         return f"the certificate of {address} is not accepted: {_refusal(problem, tls)}"
     reason = problem.reason or ""
-    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING"):
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE") or is_end(problem):
         return not_tls(address)
     if tls.chain is None and any(word in reason for word in _WANTS_CERTIFICATE):
         return (
@@ -149,6 +168,13 @@ def tls_failure(problem: ssl.SSLError, tls: Tls, address: str) -> str:
     if "ALERT" in reason and tls.chain is not None:
         return f"{address} refuses the certificate in {_named(tls.chain)}: {_reason(problem)}"
     return f"TLS with {address} failed: {_reason(problem)}"
+
+
+def is_end(problem: OSError) -> bool:
+    """Tell whether the other side closed the connection, which is no error of TLS."""
+    if isinstance(problem, ssl.SSLError):
+        return isinstance(problem, ssl.SSLEOFError | ssl.SSLZeroReturnError) or problem.reason in _ENDS
+    return True
 
 
 def not_tls(address: str) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import math
+import re
 import ssl
 import time
 import urllib.error
 import urllib.request
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
 
 from headgate.client.security.problem import SecurityProblem
 
@@ -21,6 +24,16 @@ LARGEST_ANSWER_BYTES = 1 << 20
 _USED_SHARE = 0.8
 """The share of its lifetime for which a token is used for new connections."""
 _UNSECURED_LIFETIME_S = 3600
+_LONGEST_LIFETIME_S = 86_400.0
+"""A token is asked for again after a day at the latest, however long its server says that it is valid."""
+_READ_BYTES = 1 << 16
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+"""The characters of a token: printable ASCII, so that it ends nowhere but at its end (RFC 6750)."""
+
+
+def is_token(text: str) -> bool:
+    """Tell whether a text can be a token. Raises TypeError for what is no text."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 class TokenFailed(Exception):
@@ -57,10 +70,14 @@ class FileToken:
     def token(self, timeout_s: float) -> str:
         """Return what the file has."""
         try:
-            return self.path.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "not a token"
+            with self.path.open("rb") as file:
+                text = file.read(LARGEST_ANSWER_BYTES).decode(errors="replace").strip()
+        except (OSError, ValueError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else problem
             raise TokenFailed(f"the token in {self.path} cannot be read: {reason}") from problem
+        if not is_token(text):
+            raise TokenFailed(f"{self.path} has no token: that is one word of ASCII")
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +86,16 @@ class ClientCredentials:
 
     url: str
     client_id: str
-    client_secret: str
+    client_secret: str = field(repr=False)
     scope: str | None
     ca_file: str | None
 
     def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https"):
+        if not _is_endpoint(self.url):
+            # The URL is not repeated: it may have a password.
             raise SecurityProblem(
-                f"sasl.oauthbearer.token.endpoint.url={self.url}: an https: URL or a file: URL is expected"
+                "sasl.oauthbearer.token.endpoint.url: an https: URL or a file: URL is expected, without a "
+                "user, a password or blanks"
             )
 
     def token(self, timeout_s: float) -> str:
@@ -88,6 +107,11 @@ class ClientCredentials:
                 _tokens[self] = token, time.monotonic() + lifetime_s * _USED_SHARE
             return token
 
+    def forget(self) -> None:
+        """Ask for a new token next time: a broker refused the one of this process."""
+        with _lock:
+            _tokens.pop(self, None)
+
     def _ask(self, timeout_s: float) -> tuple[str, float]:
         """Return a new token and its lifetime, in seconds."""
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
@@ -98,31 +122,83 @@ class ClientCredentials:
         }
         request = urllib.request.Request(self.url, urlencode(form).encode(), headers)
         try:
-            context = (
-                ssl.create_default_context(cafile=self.ca_file) if self.url.startswith("https") else None
-            )
-            with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
-                answer = json.loads(response.read(LARGEST_ANSWER_BYTES))
-            token = answer["access_token"]
-            if not isinstance(token, str):
-                raise TypeError
-            return token, float(answer.get("expires_in") or _lifetime_of(token))
+            return _token_in(self._send(request, timeout_s))
         except urllib.error.HTTPError as problem:
             problem.close()
-            raise TokenFailed(
-                f"{self.url} refuses client {self.client_id}: {problem.code} {problem.reason}; check the "
-                "client id and secret"
-            ) from problem
+            raise TokenFailed(_refusal(self, problem)) from problem
         except OSError as problem:
             reason = getattr(problem, "reason", problem)
             raise TokenFailed(f"no token from {self.url}: {reason}") from problem
-        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        except http.client.HTTPException as problem:
+            raise TokenFailed(f"{self.url} does not answer in HTTP") from problem
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as problem:
             raise TokenFailed(f"{self.url} did not answer with a token in JSON") from problem
+
+    def _send(self, request: urllib.request.Request, timeout_s: float) -> bytes:
+        """Return the content of the answer, which must be complete within the timeout."""
+        deadline = time.monotonic() + timeout_s
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if self.url.lower().startswith("https"):
+            context = ssl.create_default_context(cafile=self.ca_file)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        content = b""
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as response:
+            while data := response.read1(_READ_BYTES):
+                content += data
+                if len(content) > LARGEST_ANSWER_BYTES or time.monotonic() > deadline:
+                    raise TimeoutError(f"no complete answer within {timeout_s:g} s")
+        return content
 
 
 _tokens: dict[ClientCredentials, tuple[str, float]] = {}
 """The tokens of this process, each with the monotonic time until which it is used."""
 _lock = Lock()
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: the secret must not be sent to a place that the properties do not name."""
+
+    def redirect_request(self, *given: object) -> None:
+        return None
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts: SplitResult = urlsplit(url)
+        is_complete = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    is_plain = _TOKEN.fullmatch(url) is not None and "@" not in parts.netloc
+    return parts.scheme in ("http", "https") and is_complete and is_plain
+
+
+def _refusal(asked: ClientCredentials, problem: urllib.error.HTTPError) -> str:
+    if 300 <= problem.code < 400:
+        return (
+            f"{asked.url} answers with a redirect ({problem.code}), which is not followed; set "
+            "sasl.oauthbearer.token.endpoint.url to the URL that gives tokens"
+        )
+    return (
+        f"{asked.url} refuses client {asked.client_id}: {problem.code} {problem.reason}; check the client id "
+        "and secret"
+    )
+
+
+def _token_in(answer: bytes) -> tuple[str, float]:
+    """Return the token in an answer in JSON and its lifetime, in seconds."""
+    found = json.loads(answer)
+    token = found["access_token"]
+    if not is_token(token):
+        raise ValueError
+    lifetime_s = float(found.get("expires_in") or _lifetime_of(token))
+    return token, 0.0 if math.isnan(lifetime_s) else min(lifetime_s, _LONGEST_LIFETIME_S)
 
 
 def _lifetime_of(token: str) -> float:
@@ -131,7 +207,7 @@ def _lifetime_of(token: str) -> float:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return max(0.0, float(claims["exp"]) - time.time())
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0.0
 
 
