@@ -11,7 +11,7 @@ from tests.client.conftest import PARTITIONS, RECORDS, TOPIC, StartNode
 from tests.client.scripted import CLOSE, Answer, ScriptedNode, every_version
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster, parse_address
-from headgate.client.errors import ConnectionFailed, NoNodeReachable, RequestRefused
+from headgate.client.errors import ConnectionFailed, NoNodeReachable, RequestRefused, RequestTimedOut
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.log.batch import iterate_records
@@ -151,6 +151,28 @@ def test_a_fetch_follows_the_leader_when_it_moves(start_node: StartNode, goodbye
     first = start_node(bootstrap)
     with Cluster(f"{first.host}:{first.port}") as cluster:
         assert cluster.fetch(ORDERS, 0, 0).records == b"records"
+
+
+def test_a_fetch_above_the_quota_is_sent_again_when_it_may_be(start_node: StartNode) -> None:
+    """A response without partitions tells how long to wait; that is no part of the timeout."""
+    answers = [
+        FetchResponse(throttle_time_ms=400),
+        FetchResponse(throttle_time_ms=400),
+        fetch_of(0, b"records"),
+    ]
+    nodes: list[ScriptedNode] = []
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == FETCH:
+            return answers.pop(0)
+        return every_version() if header.api_key == API_VERSIONS else metadata_of(nodes[0])
+
+    nodes.append(start_node(script))
+    with Cluster(f"{nodes[0].host}:{nodes[0].port}", 0.5) as cluster:
+        assert cluster.fetch(ORDERS, 0, 0).records == b"records"
+        answers.append(FetchResponse(throttle_time_ms=1 << 30))
+        with pytest.raises(RequestTimedOut, match="is above its quota, and must wait"):
+            cluster.fetch(ORDERS, 0, 0)
 
 
 def test_the_client_waits_for_a_coordinator(start_node: StartNode) -> None:

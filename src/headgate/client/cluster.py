@@ -6,14 +6,13 @@ first needed, and kept. Requests that fail with a retriable error are sent again
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from headgate.client.connection import Connection
+from headgate.client.connection import LONGEST_THROTTLE_S, Connection
 from headgate.client.errors import (
     BadResponse,
     ClientError,
@@ -409,13 +408,14 @@ class Cluster:
     def _wait_for_quota(self, what: str, throttle_time_ms: int) -> None:
         """Wait as long as a node demands of a client above its quota: such a fetch has no records (KIP-219).
 
-        Raises `RequestTimedOut` if that is longer than the call may take.
+        The time does not count for the timeout of the call. Raises `RequestTimedOut` if it is too long.
         """
         wait_s = max(throttle_time_ms / 1000, RETRY_DELAY_S)
-        left = math.inf if self._deadline is None else self._deadline - time.monotonic()
-        if wait_s > left:
+        if wait_s > LONGEST_THROTTLE_S:
             raise RequestTimedOut(f"{what}: the client is above its quota, and must wait for {wait_s:g} s")
         time.sleep(wait_s)
+        if self._deadline is not None:
+            self._deadline += wait_s
 
     # --- connections ---
 

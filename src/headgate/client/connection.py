@@ -45,6 +45,8 @@ LARGEST_RESPONSE_BYTES = 1 << 30
 LARGEST_FIRST_RESPONSE_BYTES = 1 << 20
 """The limit until the connection is authenticated: nobody knows yet who answers."""
 RECEIVE_BYTES = 1 << 18
+LONGEST_THROTTLE_S = 60.0
+"""A node that demands longer waits of a client above its quota is not waited for."""
 SESSION_SHARE = 0.85
 """The share of the lifetime of an authentication after which a new connection is made (KIP-368)."""
 _TLS_ALERT = b"\x15\x03"
@@ -83,6 +85,8 @@ class Connection:
         """The monotonic time until which the connection must be ready; None: it is."""
         self._session_ends = math.inf
         """The monotonic time at which the node demands a new authentication."""
+        self._muted_until = 0.0
+        """The monotonic time until which the node reads no requests, because of a quota (KIP-219)."""
         self._correlation_ids = itertools.count(1)
         self._frames = FrameReader(LARGEST_FIRST_RESPONSE_BYTES)
         self._socket = self._connect()
@@ -121,8 +125,12 @@ class Connection:
         """
         if version is None:
             version = self.version_for(type(message), at_most=at_most)
+        extra_time_s += max(0.0, self._muted_until - time.monotonic())
         answer, at = self._exchange(message, version, self.timeout_s + extra_time_s)
-        return self._read(message.response_type(), version, answer, at)
+        response = self._read(message.response_type(), version, answer, at)
+        throttle_s = getattr(response, "throttle_time_ms", 0) / 1000
+        self._muted_until = time.monotonic() + min(throttle_s, LONGEST_THROTTLE_S)
+        return response
 
     def version_for(self, request_type: type[Request[ResponseT]], *, at_most: int | None = None) -> int:
         """Return the newest version of a request that both sides support. Raises `VersionNotSupported`."""

@@ -374,17 +374,3 @@ def broker_has(servers: str, topic: str) -> bool:
         if topic not in admin.topics():
             return False
         return sum(admin.log_end_offsets(admin.partitions_of(topic)).values()) > 0
-
-
-def test_a_log_that_ends_with_nothing_is_read_to_its_end(
-    name: str, headgate: Headgate, bootstrap_servers: str
-) -> None:
-    """Such as by compaction, or because the last transaction was aborted: the command stops all the same."""
-    headgate("topics", "--create", "--topic", name)
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(name, "dropped")
-    producer.flush(20)
-    producer.abort_transaction(20)
-    assert lines(headgate, name, "--isolation-level", "read_committed") == []

@@ -123,16 +123,7 @@ class _Reading:
             max_wait_ms=wait_ms,
             isolation_level=self.isolation_level,
         )
-        records, following = records_in(fetched, where, offset)
-        if not fetched.records:
-            # Nothing is left below the end, such as after compaction: readers that stop there must arrive.
-            end = (
-                fetched.high_watermark
-                if self.isolation_level == READ_UNCOMMITTED
-                else fetched.last_stable_offset
-            )
-            following = max(following, end)
-        return records, following
+        return records_in(fetched, where, offset)
 
     def _move(self, where: TopicPartition) -> None:
         """Go on where the log begins now, after retention removed the position, or where it ends."""
