@@ -347,7 +347,7 @@ def test_a_broker_that_restarts_is_waited_for(name: str, tmp_path: Path) -> None
     """A producer and a consumer go on where they were: no record is lost, and none is there twice."""
     python = [sys.executable, "-m", "headgate"]
     with run(data_dir=tmp_path / "data") as broker:
-        where = ("--bootstrap-server", broker.bootstrap_servers, "--topic", name)
+        where = ("--bootstrap-server", broker.bootstrap_servers, "--topic", name, "--timeout", "60000")
         with subprocess.Popen([*python, "produce", *where], stdin=subprocess.PIPE) as producer:
             assert producer.stdin is not None
             producer.stdin.write(b"first\n")
