@@ -67,7 +67,7 @@ def test_levels_may_differ_by_area(text: str, levels: LogLevels) -> None:
         ("", "debug, info, warning or error is expected"),
         ("info,loud", "debug, info, warning or error is expected"),
         ("groups=", "debug, info, warning or error is expected"),
-        ("cats=info", "there is no area cats; the areas are checkpoints, compaction,"),
+        ("cats=info", "there is no area cats; the areas are administration, checkpoints,"),
     ],
 )
 def test_unknown_levels_and_areas_are_refused(text: str, message: str) -> None:

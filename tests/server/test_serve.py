@@ -43,7 +43,7 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--set", "num.partitions"], "--set num.partitions: name=value is expected"),
         (["--set", "headgate.durability=maybe"], "one of sync, page-cache is expected"),
         (["--listen", "localhost"], "--listen localhost: HOST:PORT is expected, as in 127.0.0.1:9092"),
-        (["--listen", "127.0.0.1:99999"], "HOST:PORT is expected"),
+        (["--listen", "127.0.0.1:99999"], "--listen 127.0.0.1:99999: a port from 0 to 65535 is expected"),
         (
             ["--listen", "no.such.host.invalid:9092"],
             "--listen no.such.host.invalid:9092: no.such.host.invalid: ",
@@ -75,6 +75,24 @@ def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> 
     assert "there is no setting called log.wrong.name" in finished.stderr
 
 
+def test_all_problems_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
+    """Each has a line, with the file that it is in: one look corrects them. Nothing is begun."""
+    config = tmp_path / "headgate.toml"
+    config.write_text('num.partition = 5\n[log]\ncleanup.policy = "delet"\nsegment.bytes = 1048576\n')
+    data_dir = tmp_path / "data"
+    finished = headgate(
+        "serve", "--data-dir", str(data_dir), "--config", str(config), "--set", "max.connections=x"
+    )
+    assert finished.returncode == 2
+    in_file = f"headgate: --config {config}: "
+    assert finished.stderr.splitlines() == [
+        f"{in_file}there is no setting called num.partition; did you mean num.partitions?",
+        f"{in_file}log.cleanup.policy=delet: one of delete, compact is expected",
+        "headgate: max.connections=x: a whole number is expected",
+    ]
+    assert not data_dir.exists()
+
+
 def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
     """Two processes never write the same logs: the second reports that the directory is in use, and exits."""
     with run(data_dir=tmp_path / "data"):
@@ -83,14 +101,16 @@ def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
     assert "in use by another" in finished.stderr
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    """The message contains the address in use."""
+@pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
+def test_a_port_that_is_taken_is_named(tmp_path: Path, option: str) -> None:
+    """The message names the option and the address, and the directory is not begun."""
+    data_dir = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        finished = headgate("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), option, address)
     assert finished.returncode == 1
-    assert str(port) in finished.stderr
-    assert "Traceback" not in finished.stderr
+    assert finished.stderr == f"headgate: cannot start: {option} {address}: Address already in use\n"
+    assert not data_dir.exists()
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from headgate.api.contract import Node, RequestSteps
+from headgate.api.administration import in_words, log_change
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.topic_names import why_invalid
 from headgate.topics.changed_settings import SettingsChange
@@ -151,14 +152,17 @@ class _Decided(NamedTuple):
     """A decided change of a resource, and the resource as it was then."""
 
     resource: ConfigResource
+    values: Mapping[str, str]
+    """The overrides after the change."""
     change: SettingsChange
 
 
 class _Alteration:
     """One request: changes are decided one by one, and made some hundred at a time, with one sync."""
 
-    def __init__(self, node: Node, decide: Decide, *, validate_only: bool) -> None:
+    def __init__(self, node: Node, call: Call, decide: Decide, *, validate_only: bool) -> None:
         self._node = node
+        self._call = call
         self._decide = decide
         self._validate_only = validate_only
         self._decided: dict[int, tuple[Any, _Decided]] = {}
@@ -180,17 +184,28 @@ class _Alteration:
 
     def make(self) -> None:
         """Make the decided changes; decide again for resources that changed meanwhile."""
-        changes: dict[int, SettingsChange] = {}
+        made: dict[int, tuple[Any, _Decided]] = {}
         for place, (wanted, decided) in self._decided.items():
             again = decided if decided.resource.is_current() else self._look_at(wanted)
             if isinstance(again, Refusal):
                 self.refusals[place] = again
             else:
-                changes[place] = again.change
+                made[place] = wanted, again
         self._decided.clear()
-        failure = self._node.topics.change_settings([*changes.values()], self._node.system_time())
+        changes = [decided.change for _, decided in made.values()]
+        failure = self._node.topics.change_settings(changes, self._node.system_time())
         if failure is not None:
-            self.refusals.update(dict.fromkeys(changes, failure))
+            self.refusals.update(dict.fromkeys(made, failure))
+            return
+        for wanted, decided in made.values():
+            self._log(wanted, decided)
+
+    def _log(self, wanted: Any, decided: _Decided) -> None:
+        changes = in_words(decided.resource.overrides, decided.values)
+        if changes:
+            kind = ResourceType(wanted.resource_type).name.lower()
+            fields = {"resource": f"{kind}:{wanted.resource_name}", "changes": changes}
+            log_change(self._call, "settings changed", fields)
 
     def _look_at(self, wanted: Any) -> _Decided | Refusal:
         resource = find_resource(self._node, wanted.resource_type, wanted.resource_name)
@@ -201,11 +216,11 @@ class _Alteration:
         if refusal is not None:
             return refusal
         assert not isinstance(values, Refusal)
-        return _Decided(resource, resource.change(values))
+        return _Decided(resource, values, resource.change(values))
 
 
 def alter(
-    node: Node, request: AlterRequest, decide: Decide, answer_type: Callable[..., AnswerT]
+    node: Node, call: Call, request: AlterRequest, decide: Decide, answer_type: Callable[..., AnswerT]
 ) -> RequestSteps[list[AnswerT]]:
     """Alter each resource separately, and return an answer for each in the order asked.
 
@@ -214,7 +229,7 @@ def alter(
     names = [(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
     times_named = Counter(names)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-    alteration = _Alteration(node, decide, validate_only=request.validate_only)
+    alteration = _Alteration(node, call, decide, validate_only=request.validate_only)
     for place, wanted in enumerate(request.resources):
         yield None
         if times_named[names[place]] > 1:

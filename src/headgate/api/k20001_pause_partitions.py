@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate.api.administration import log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_group_and_topics
-from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses
+from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses, changed_partitions
 from headgate.api.registration import Api
 from headgate.core.pause.commands import PartitionsByTopic, PausePartitions
 from headgate.domain.errors import ErrorCode
@@ -32,19 +33,23 @@ def handle(node: Node, call: Call, request: PausePartitionsRequest) -> PausePart
     if max(len(reason), len(caller)) > LONGEST_TEXT:
         message = f"The reason and the caller may have {LONGEST_TEXT} characters."
         return PausePartitionsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
-    call.answer_in_steps(_pause(node, request, reason, _who(call, caller)))
+    call.answer_in_steps(_pause(node, call, request, (_who(call, caller), reason)))
     return None
 
 
 def _pause(
-    node: Node, request: PausePartitionsRequest, reason: str, caller: str
+    node: Node, call: Call, request: PausePartitionsRequest, why: tuple[str, str]
 ) -> RequestSteps[PausePartitionsResponse]:
     group_id = GroupId(request.group_id)
+    caller, reason = why
 
     def command_of(partitions: PartitionsByTopic) -> PausePartitions:
         return PausePartitions(group_id=group_id, partitions=partitions, caller=caller, reason=reason)
 
     error, message, topics = yield from change_pauses(node, group_id, request.topics, command_of)
+    if changed := changed_partitions(topics):
+        fields = {"group": group_id, "partitions": changed, "by": caller, "reason": reason}
+        log_change(call, "partitions paused", fields)
     return PausePartitionsResponse(error_code=error, error_message=message, responses=topics)
 
 

@@ -6,9 +6,10 @@ get the partitions with their next heartbeats.
 
 from __future__ import annotations
 
+from headgate.api.administration import log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_group_and_topics
-from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses
+from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses, changed_partitions
 from headgate.api.registration import Api
 from headgate.core.pause.commands import PartitionsByTopic, ResumePartitions
 from headgate.domain.ids import GroupId
@@ -18,16 +19,20 @@ from headgate.wire.extensions.resume_partitions import ResumePartitionsRequest, 
 
 def handle(node: Node, call: Call, request: ResumePartitionsRequest) -> None:
     """Answer for each partition, in the order asked."""
-    call.answer_in_steps(_resume(node, request))
+    call.answer_in_steps(_resume(node, call, request))
 
 
-def _resume(node: Node, request: ResumePartitionsRequest) -> RequestSteps[ResumePartitionsResponse]:
+def _resume(
+    node: Node, call: Call, request: ResumePartitionsRequest
+) -> RequestSteps[ResumePartitionsResponse]:
     group_id = GroupId(request.group_id)
 
     def command_of(partitions: PartitionsByTopic) -> ResumePartitions:
         return ResumePartitions(group_id=group_id, partitions=partitions)
 
     error, message, topics = yield from change_pauses(node, group_id, request.topics, command_of)
+    if changed := changed_partitions(topics):
+        log_change(call, "partitions resumed", {"group": group_id, "partitions": changed})
     return ResumePartitionsResponse(error_code=error, error_message=message, responses=topics)
 
 

@@ -7,12 +7,15 @@ INVALID_TOPIC_EXCEPTION.
 
 from __future__ import annotations
 
+from headgate.api.administration import log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.batch import CorruptBatch
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
+from headgate.topics.partition import Partition
 from headgate.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -24,17 +27,17 @@ from headgate.wire.messages.delete_records import (
 
 def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
     """Handle each partition independently."""
-    call.answer_in_steps(_answer(node, request))
+    call.answer_in_steps(_answer(node, call, request))
 
 
-def _answer(node: Node, request: DeleteRecordsRequest) -> RequestSteps[DeleteRecordsResponse]:
+def _answer(node: Node, call: Call, request: DeleteRecordsRequest) -> RequestSteps[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     for topic in request.topics:
         answers = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(answers)
         for wanted in topic.partitions:
             yield None
-            error, low_watermark = yield from _delete(node, topic.name, wanted)
+            error, low_watermark = yield from _delete(node, call, topic.name, wanted)
             answers.partitions.append(
                 DeleteRecordsPartitionResult(
                     partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=error
@@ -44,7 +47,7 @@ def _answer(node: Node, request: DeleteRecordsRequest) -> RequestSteps[DeleteRec
 
 
 def _delete(
-    node: Node, topic_name: str, wanted: DeleteRecordsPartition
+    node: Node, call: Call, topic_name: str, wanted: DeleteRecordsPartition
 ) -> RequestSteps[tuple[ErrorCode, int]]:
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(wanted.partition_index)
@@ -55,7 +58,20 @@ def _delete(
     if not topic.policy.is_deleted_from:
         return ErrorCode.POLICY_VIOLATION, -1
     yield from opened_aside(partition)
-    return partition.delete_records(wanted.offset)
+    before = _start_of(partition)
+    error, start = partition.delete_records(wanted.offset)
+    if not error and start != before:
+        fields = {"partition": partition, "reason": "request", "from_offset": before, "up_to_offset": start}
+        log_change(call, "records deleted", fields)
+    return error, start
+
+
+def _start_of(partition: Partition) -> int | None:
+    """Return the log start offset; None if the log cannot be opened, which the deletion reports."""
+    try:
+        return partition.log_start_offset
+    except (OSError, CorruptBatch):
+        return None
 
 
 API = Api(

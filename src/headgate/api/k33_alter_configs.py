@@ -24,16 +24,16 @@ from headgate.wire.messages.alter_configs import (
 
 def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
     """Alter each resource independently, all of its settings or none."""
-    call.answer_in_steps(_answer(node, request))
+    call.answer_in_steps(_answer(node, call, request))
 
 
-def _answer(node: Node, request: AlterConfigsRequest) -> RequestSteps[AlterConfigsResponse]:
+def _answer(node: Node, call: Call, request: AlterConfigsRequest) -> RequestSteps[AlterConfigsResponse]:
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, Operation.SET, config.value) for config in wanted.configs]
         return resource.altered({}, changes)
 
-    responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
+    responses = yield from alter(node, call, request, decide, AlterConfigsResourceResponse)
     return AlterConfigsResponse(responses=responses)
 
 

@@ -1,12 +1,14 @@
 """DescribeLogDirs (key 35), versions 1-5: size of each partition on the disk. There is one log directory.
 
-Null topics mean every partition. Unknown topics are omitted, as in Kafka. The directory's total size and free
-space (4+) are not reported.
+Null topics mean every partition. Unknown topics are omitted, as in Kafka. The total size and the free space
+(4+, KIP-827) are those of the file system.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
@@ -30,7 +32,8 @@ def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
 
 
 def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[DescribeLogDirsResponse]:
-    result = DescribeLogDirsResult(log_dir=str(node.topics.data_dir))
+    result = DescribeLogDirsResult(log_dir=str(node.topics.data_dir.absolute()))
+    result.total_bytes, result.usable_bytes = _space(node.topics.data_dir)
     try:
         for topic, indexes in _wanted(node, request):
             described = yield from _describe(topic, indexes)
@@ -38,6 +41,15 @@ def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[Describ
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])
+
+
+def _space(data_dir: Path) -> tuple[int, int]:
+    """Return the bytes of the file system, and those that the server can still write; -1: unknown."""
+    try:
+        found = os.statvfs(data_dir)
+    except OSError:
+        return -1, -1
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
 def _wanted(node: Node, request: DescribeLogDirsRequest) -> Iterable[tuple[Topic, Iterable[int]]]:

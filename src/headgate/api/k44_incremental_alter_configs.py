@@ -25,18 +25,18 @@ from headgate.wire.messages.incremental_alter_configs import (
 
 def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> None:
     """Alter each resource independently, all of its changes or none."""
-    call.answer_in_steps(_answer(node, request))
+    call.answer_in_steps(_answer(node, call, request))
 
 
 def _answer(
-    node: Node, request: IncrementalAlterConfigsRequest
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest
 ) -> RequestSteps[IncrementalAlterConfigsResponse]:
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, config.config_operation, config.value) for config in wanted.configs]
         return resource.altered(resource.overrides, changes)
 
-    responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
+    responses = yield from alter(node, call, request, decide, AlterConfigsResourceResponse)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -85,6 +85,16 @@ def change_pauses(
     return Outcome(ErrorCode.NONE, None, answers)
 
 
+def changed_partitions(topics: Sequence[ChangedTopic]) -> str:
+    """Return the partitions without an error, for a log line: `orders:0,1 payments:2`."""
+    told = []
+    for topic in topics:
+        indexes = [str(one.partition_index) for one in topic.partitions if not one.error_code]
+        if indexes:
+            told.append(f"{topic.name}:{','.join(indexes)}")
+    return " ".join(told)
+
+
 def _sort_out(
     node: Node, topic: TopicToChange, answers: list[ChangedTopic], wanted: list[_Existing]
 ) -> RequestSteps[None]:

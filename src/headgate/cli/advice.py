@@ -79,6 +79,8 @@ def _advice(error: ClientError) -> str | None:
         return "check that a server is running there, or use another --bootstrap-server"
     if isinstance(error, RequestTimedOut):
         return "try again with a greater --timeout"
+    if isinstance(error, RequestRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None if error.reason else "`headgate topics --list` lists all topics"
     if isinstance(error, RequestRefused) and error.error is not None:
         return _BY_CODE.get(error.error)
     return None

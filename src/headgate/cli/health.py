@@ -1,9 +1,11 @@
-"""`headgate health`: whether a cluster answers, and whether its partitions can be read and written."""
+"""`headgate health`: whether a cluster answers, whether its partitions can be read and written, and whether
+its disks have space.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,10 +17,13 @@ from headgate.cli.option_classes import takes_options
 if TYPE_CHECKING:
     from headgate.admin import Admin, PartitionDescription, TopicDescription
     from headgate.cli.printing import Row
+    from headgate.client.log_dirs import LogDir
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _COLUMNS = ("check", "status", "detail")
 _MOST_NAMED = 3
+_FULL_SHARE, _LOW_SHARE = 0.01, 0.1
+"""Free shares of a disk below which the check fails, or warns."""
 _PROBE = "headgate-health"
 """The group whose coordinator is looked up. It is not created."""
 
@@ -33,7 +38,7 @@ class Options(ConnectingAndPrinting):
 
 @takes_options(Options)
 def health(options: Options) -> None:
-    """Check a cluster: brokers, partitions, coordinators.
+    """Check a cluster: brokers, disks, partitions, coordinators.
 
     The command works with Headgate and Kafka, and changes nothing. The exit code is 1 if a check failed, else
     0, also with warnings.
@@ -91,6 +96,34 @@ def _brokers(admin: Admin) -> Result:
     return OK, f"{_count(len(found), 'broker')} reachable"
 
 
+def _disks(admin: Admin) -> Result:
+    from headgate.client.log_dirs import log_dirs
+
+    brokers = admin.cluster.metadata([]).brokers
+    return space_of(
+        (broker.node_id, one)
+        for broker in brokers
+        for one in log_dirs(admin.cluster, (broker.host, broker.port))
+    )
+
+
+def space_of(log_dirs: Iterable[tuple[int, LogDir]]) -> Result:
+    """Return the result for the directories of brokers, with their node ids: the fullest disk decides."""
+    broken, shares = [], []
+    for node_id, one in log_dirs:
+        if one.error:
+            broken.append(f"{one.path} of broker {node_id}")
+        elif one.total_bytes and one.usable_bytes is not None:
+            free = f"{_gib(one.usable_bytes)} of {_gib(one.total_bytes)} GiB free"
+            shares.append((one.usable_bytes / one.total_bytes, f"{free} for {one.path} of broker {node_id}"))
+    if broken:
+        return FAILED, f"the broker cannot use {', '.join(_some(broken))}"
+    if not shares:
+        return OK, "the brokers do not tell their free space"
+    share, detail = min(shares)
+    return FAILED if share < _FULL_SHARE else WARNING if share < _LOW_SHARE else OK, detail
+
+
 def _partitions(admin: Admin) -> Result:
     topics = [one for one in admin.describe_topics().values() if one is not None]
     parts = [(topic, one) for topic in topics for one in topic.partitions]
@@ -121,6 +154,7 @@ def _groups(admin: Admin) -> Result:
 _CHECKS: tuple[tuple[str, Callable[[Admin], Result]], ...] = (
     ("connection", _connection),
     ("brokers", _brokers),
+    ("disks", _disks),
     ("partitions", _partitions),
     ("coordinators", _coordinators),
     ("groups", _groups),
@@ -136,6 +170,10 @@ def _named(
 def _some(names: Sequence[str]) -> list[str]:
     rest = len(names) - _MOST_NAMED
     return [*names[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):,.1f}"
 
 
 def _count(number: int, noun: str) -> str:

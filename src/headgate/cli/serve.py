@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -11,7 +12,7 @@ import typer
 
 from headgate import __version__
 from headgate.compiled import is_compiled
-from headgate.domain.settings import InvalidSetting, Settings
+from headgate.domain.settings import BROKER_SETTINGS, InvalidSetting, Settings, find
 
 ADDRESS_HELP = "HOST:PORT; port 0 means any free port."
 
@@ -50,7 +51,7 @@ def serve(
         str,
         typer.Option(
             help="debug, info, warning or error, also by area: info,groups=warning. The areas are "
-            "checkpoints, compaction, connections, groups, topics."
+            "administration, checkpoints, compaction, connections, groups, topics."
         ),
     ] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
@@ -74,7 +75,7 @@ def serve(
     if log_format not in ("text", "json"):
         _refuse(f"--log-format {log_format}: text or json is expected")
     try:
-        settings = Settings(_from_file(config) | _from_options(set_ or []))
+        settings = _settings(config, set_ or [])
         options = ServeOptions(
             data_dir=data_dir,
             listen=_own_address("--listen", listen),
@@ -89,6 +90,8 @@ def serve(
         run_server(options)
     except (InvalidSetting, UsageProblem) as problem:
         _refuse(str(problem))
+    except InvalidSettings as several:
+        _refuse(*several.problems)
     except OSError as problem:
         _refuse(f"cannot start: {problem}", exit_code=1)
 
@@ -97,16 +100,27 @@ class UsageProblem(Exception):
     """An invalid command line. The message says what is expected."""
 
 
-def _refuse(message: str, exit_code: int = 2) -> NoReturn:
-    typer.echo(f"headgate: {message}", err=True)
+class InvalidSettings(Exception):
+    """All problems of the settings, so that one look corrects the file."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def _refuse(*messages: str, exit_code: int = 2) -> NoReturn:
+    for message in messages:
+        typer.echo(f"headgate: {message}", err=True)
     raise typer.Exit(exit_code)
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isdecimal():
         raise UsageProblem(f"{option} {text}: HOST:PORT is expected, as in 127.0.0.1:9092")
+    if int(port) > 65535:
+        raise UsageProblem(f"{option} {text}: a port from 0 to 65535 is expected")
     return host, int(port)
 
 
@@ -118,6 +132,23 @@ def _own_address(option: str, text: str) -> tuple[str, int]:
     except OSError as problem:
         raise UsageProblem(f"{option} {text}: {host}: {problem.strerror}") from None
     return host, port
+
+
+def _settings(file: Path | None, pairs: list[str]) -> Settings:
+    """Return the settings of file and options. Raises UsageProblem, or InvalidSettings with all problems."""
+    from_file, from_options = _from_file(file), _from_options(pairs)
+    problems = [*(f"--config {file}: {one}" for one in _problems(from_file)), *_problems(from_options)]
+    if problems:
+        raise InvalidSettings(problems)
+    return Settings(from_file | from_options)
+
+
+def _problems(given: dict[str, str]) -> Iterator[str]:
+    for name, text in given.items():
+        try:
+            find(BROKER_SETTINGS, name).parse(text)
+        except InvalidSetting as problem:
+            yield str(problem)
 
 
 def _from_options(pairs: list[str]) -> dict[str, str]:

@@ -80,10 +80,13 @@ class BadResponse(ClientError):
 
 
 class RequestRefused(ClientError):
-    """The response has an error code: `code` is its number, `error` its name, None if it is unknown here."""
+    """The response has an error code: `code` is its number, `error` its name, None if it is unknown here;
+    `reason` is the broker's text, if it sent one.
+    """
 
     def __init__(self, what: str, code: int, reason: str | None = None) -> None:
         self.code = code
+        self.reason = reason
         self.error = ErrorCode(code) if code in ErrorCode._value2member_map_ else None
         name = self.error.name if self.error is not None else f"error {code}"
         super().__init__(f"{what}: {name}{f' ({reason})' if reason else ''}")

@@ -98,6 +98,15 @@ class GroupDeleted(NamedTuple):
     group_id: GroupId
 
 
+class TransactionTimedOut(NamedTuple):
+    """The coordinator aborts a transaction, because its producer did not end it in time."""
+
+    transactional_id: str
+    producer_id: int
+    timeout_ms: int
+    partition_count: int
+
+
 Event = (
     OffsetsExpired
     | GroupExpired
@@ -106,6 +115,7 @@ Event = (
     | MemberRemoved
     | GroupRebalanced
     | GroupDeleted
+    | TransactionTimedOut
 )
 
 

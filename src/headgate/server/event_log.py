@@ -19,6 +19,7 @@ from headgate.core.events import (
     MemberRemoved,
     OffsetsExpired,
     RemovalReason,
+    TransactionTimedOut,
 )
 from headgate.domain.ids import GroupId
 from headgate.runtime.gauges import counter
@@ -64,6 +65,10 @@ class EventLog:
                 logger.info("group removed", extra={"group": group_id, "reason": "its last offset expired"})
             case GroupDeleted(group_id):
                 logger.info("group removed", extra={"group": group_id, "reason": "deleted by request"})
+            case TransactionTimedOut(transactional_id, producer_id, timeout_ms, partition_count):
+                fields = {"transactional_id": transactional_id, "producer_id": producer_id}
+                limits = {"timeout_ms": timeout_ms, "partitions": partition_count}
+                logger.warning("transaction timed out and is aborted", extra={**fields, **limits})
 
     def _note(self, group_id: GroupId, what: str) -> None:
         """Note a change of a group's members, for the reason of its next rebalance."""

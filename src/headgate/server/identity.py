@@ -60,7 +60,7 @@ def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
             "a new data directory was begun", extra={"data_dir": str(topics.data_dir), "cluster": known}
         )
     elif not is_there:
-        logger.warning("%s was missing and is written again from the catalogue", path)
+        logger.warning("a file was missing and is written again from the catalogue", extra={"path": path})
     if not is_there:
         replace_file(files, path, f"version=1\n{_KEY}{known}\n".encode())
     return known

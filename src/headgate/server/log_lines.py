@@ -83,11 +83,12 @@ class JsonFormatter(logging.Formatter):
 
 LEVELS = ("debug", "info", "warning", "error")
 AREAS: Mapping[str, tuple[str, ...]] = {
+    "administration": ("headgate.api.administration",),
     "checkpoints": ("headgate.runtime.checkpoints",),
     "compaction": ("headgate.runtime.compaction",),
     "connections": ("headgate.server.connection", "headgate.server.listener"),
     "groups": ("headgate.server.event_log",),
-    "topics": ("headgate.server.topic_log",),
+    "topics": ("headgate.server.topic_log", "headgate.topics.partition"),
 }
 """The loggers of each area that can have a level of its own."""
 

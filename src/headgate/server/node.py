@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -70,6 +70,8 @@ REMOVE_EVERY_MS = 20
 RETRY_MS = 10_000
 TIDY_EVERY_MS = 50
 """Pause between slices of tidying the catalogue, in ms."""
+MOST_NAMED = 3
+"""Failing logs that /readyz names."""
 
 
 class BrokerNode:
@@ -109,7 +111,7 @@ class BrokerNode:
         self._share_state_kind = share_state_shards(settings, self._share_states.commands)
         self.share_state = Coordinator(self._share_state_kind, [])
         self.shares = ShareDelivery(self)
-        self._transaction_kind = transaction_shards(settings)
+        self._transaction_kind = transaction_shards(settings, self._events.take)
         self.transactions = Coordinator(self._transaction_kind, [])
         self._markers = MarkerWriter(self, self.transactions, self.request_work)
         self._checkpoints = CheckpointRunner([], settings)
@@ -247,11 +249,14 @@ class BrokerNode:
             if loading:
                 name = coordinator.runtimes[0].log.name.rpartition("-")[0]
                 yield f"{loading} of {len(coordinator.runtimes)} partitions of {name} are not loaded"
-        failing = sum(
-            partition.is_failing for topic in self.topics.all() for partition in topic.open_partitions()
-        )
+        failing = [
+            str(partition)
+            for topic in self.topics.all()
+            for partition in topic.open_partitions()
+            if partition.is_failing
+        ]
         if failing:
-            yield f"{failing} logs cannot be written or read because of a disk error"
+            yield f"a disk error keeps {_some(failing)} from being written or read; the log tells the cause"
 
     def _open_soon(self, partitions: list[Partition]) -> None:
         """Open logs in a thread, one after another."""
@@ -293,6 +298,12 @@ class BrokerNode:
             logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, "the catalogue cannot be tidied up", failure)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more logs" if rest > 0 else "")
 
 
 def _open_each(partitions: list[Partition]) -> RequestSteps[None]:

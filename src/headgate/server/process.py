@@ -56,10 +56,13 @@ class ServeOptions:
 
 def run_server(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT, or until the terminal is closed. Raises OSError when directory or
-    address is not available.
+    address is not available. A taken address is refused before the directory is touched or read.
     """
     log_lines.configure(options.log_levels, options.log_as_json)
     _allow_many_files()
+    for option, address in (("--listen", options.listen), ("--metrics-listen", options.metrics_listen)):
+        if address is not None:
+            _refuse_taken(option, address)
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -77,6 +80,22 @@ def run_server(options: ServeOptions) -> None:
         raise OSError(f"{options.data_dir}: {problem}") from None
     finally:
         lock.release()
+
+
+def _refuse_taken(option: str, address: Address) -> None:
+    """Raise OSError if no socket like the server's can be bound to the address."""
+    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        if family == socket.AF_INET6 and not socket.has_dualstack_ipv6():
+            continue  # the loop skips it, too
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind(place)
+            except OSError as problem:
+                host, port = address
+                raise OSError(f"{option} {host}:{port}: {problem.strerror}") from problem
 
 
 def _reachable(host: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from headgate.core.events import Event
 from headgate.core.transactions.shard import TransactionShard
 from headgate.domain.ids import TRANSACTION_STATE_TOPIC, Millis
 from headgate.domain.settings import Settings
@@ -13,8 +16,16 @@ def _decode(key: bytes | None, value: bytes | None, written: Millis) -> Transact
     return decode_transaction(key, value)
 
 
-def transaction_shards(settings: Settings) -> ShardKind[TransactionShard]:
-    """Return the registration of the kind."""
+def transaction_shards(
+    settings: Settings, on_event: Callable[[Event], None] = lambda event: None
+) -> ShardKind[TransactionShard]:
+    """Return the registration of the kind. `on_event` is called with each event of a shard."""
+
+    def new_shard() -> TransactionShard:
+        shard = TransactionShard(settings)
+        shard.events.listener = on_event
+        return shard
+
     return ShardKind(
         topic=TRANSACTION_STATE_TOPIC,
         partition_count=settings["transaction.state.log.num.partitions"],
@@ -23,5 +34,5 @@ def transaction_shards(settings: Settings) -> ShardKind[TransactionShard]:
             "segment.bytes": str(settings["transaction.state.log.segment.bytes"]),
         },
         records=RecordFormat(encode_transaction, _decode),
-        new_shard=lambda: TransactionShard(settings),
+        new_shard=new_shard,
     )

@@ -269,7 +269,11 @@ class DerivedState:
         return partial(save_snapshot, self._topic.shared.fs, self._directory, snapshot, copied)
 
     def _tell_not_kept(self, problem: BaseException) -> None:
-        logger.warning("cannot keep the producers of %s-%d: %s", self._topic.name, self._index, problem)
+        partition = f"{self._topic.name}-{self._index}"
+        logger.warning(
+            "the state of producers cannot be kept, the next start reads it from the log",
+            extra={"partition": partition, "error": problem},
+        )
 
     @property
     def _directory(self) -> Path:

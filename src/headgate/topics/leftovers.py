@@ -98,13 +98,15 @@ class Leftovers:
         A directory whose topic the catalogue never knew is kept, and blocks its name.
         """
         if TopicName(name) not in self._former_names():
-            logger.warning("%s belongs to no known topic and was not removed", self._blocked[name][0])
+            fields = {"path": self._blocked[name][0]}
+            logger.warning("a directory belongs to no known topic and was not removed", extra=fields)
             return
         try:
             put_aside(self._fs, self._blocked[name])
             del self._blocked[name]
         except OSError as problem:
-            logger.warning("cannot remove the directories of the deleted topic %s: %s", name, problem)
+            fields = {"topic": name, "error": problem}
+            logger.warning("the directories of a deleted topic cannot be removed", extra=fields)
         self._has_files = True
         self._remove_files()
 
@@ -115,6 +117,6 @@ class Leftovers:
                 removed = remove_deleted(self._fs, self._data_dir, _DIRECTORIES_AT_ONCE)
                 self._has_files = len(removed) == _DIRECTORIES_AT_ONCE
             except OSError as problem:
-                logger.warning("cannot remove the files of deleted topics: %s", problem)
+                logger.warning("the files of deleted topics cannot be removed", extra={"error": problem})
                 return False
         return self._has_files

@@ -214,7 +214,7 @@ class Partition(PartitionLog):
         try:
             return refusal._replace(log_start_offset=self.log_start_offset)
         except (OSError, CorruptBatch) as problem:
-            logger.error("cannot open %s: %s", self, problem)
+            self._log_problem("a log cannot be opened", problem)
             return refusal
 
     def append_internal(self, batches: Sequence[bytearray]) -> int:
@@ -372,7 +372,7 @@ class Partition(PartitionLog):
                 self._announcements.wake_all()
             return ErrorCode.NONE, log.log_start_offset
         except OSError as problem:
-            logger.error("cannot delete records of %s: %s", self, problem)
+            self._log_problem("records cannot be deleted", problem)
             return ErrorCode.KAFKA_STORAGE_ERROR, -1
 
     def apply_retention(self, now: Millis) -> int:
@@ -384,12 +384,25 @@ class Partition(PartitionLog):
             log = self._existing_log
             if log is None or log.failure is not None:
                 return 0
-            return log.apply_retention(
+            before = log.log_start_offset
+            segments = log.apply_retention(
                 now, policy.retention_ms, policy.retention_bytes, up_to=self._last_stable_offset(log)
             )
         except (OSError, CorruptBatch) as problem:
-            logger.error("cannot delete old records of %s: %s", self, problem)
+            self._log_problem("old records cannot be deleted", problem)
             return 0
+        if segments:
+            self._log_retention(before, log.log_start_offset, segments)
+        return segments
+
+    def _log_retention(self, before: int, start: int, segments: int) -> None:
+        policy = self.topic.policy
+        fields = {"partition": self, "reason": "retention", "from_offset": before, "up_to_offset": start}
+        limits = {"retention_ms": policy.retention_ms, "retention_bytes": policy.retention_bytes}
+        logger.info("records deleted", extra={**fields, "segments": segments, **limits})
+
+    def _log_problem(self, event: str, problem: Exception) -> None:
+        logger.error(event, extra={"partition": self, "error": problem})
 
     def expires_at(self) -> Millis:
         """Return when the oldest records expire if nothing is appended until then; 0 if unknown."""

@@ -45,13 +45,15 @@ def load_leader_epochs(fs: FileSystem, directory: Path, log: Log) -> LeaderEpoch
 
 
 def _rebuilt(directory: Path, log: Log, why: str) -> LeaderEpochs:
-    logger.warning("%s was rebuilt from the log: %s", directory / LEADER_EPOCHS_FILE, why)
+    fields = {"path": directory / LEADER_EPOCHS_FILE, "reason": why}
+    logger.warning("a file was rebuilt from the log", extra=fields)
     epochs = LeaderEpochs()
     try:
         for header, _ in log.batches(log.log_start_offset):
             epochs.begin(header.leader_epoch, header.base_offset)
     except CorruptBatch as damage:
-        logger.warning("%s: epochs that begin behind damaged records are unknown: %s", directory, damage)
+        fields = {"log": directory, "error": damage}
+        logger.warning("epochs that begin behind damaged records are unknown", extra=fields)
         last = _batch_with(log, log.log_end_offset - 1)
         if last is not None:
             epochs.begin(last.leader_epoch, last.base_offset)

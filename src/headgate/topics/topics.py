@@ -392,7 +392,8 @@ class Topics:
                     partition.close()
                 except OSError as problem:
                     is_clean = False
-                    logger.error("cannot close %s: %s", partition, problem)
+                    fields = {"partition": partition, "error": problem}
+                    logger.error("a log cannot be closed, the next start checks it", extra=fields)
         try:
             self._catalogue.close()
             if is_clean:
@@ -402,7 +403,7 @@ class Topics:
                 )
                 replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, stop.encode())
         except OSError as problem:
-            logger.error("cannot mark the shutdown as clean: %s", problem)
+            logger.error("the stop cannot be marked as clean", extra={"error": problem})
 
     def _add(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
@@ -417,7 +418,7 @@ class Topics:
         try:
             self._catalogue.commit(list(changes), now)
         except OSError as problem:
-            logger.error("cannot write the catalogue: %s", problem)
+            logger.error("the catalogue cannot be written", extra={"error": problem})
             return _storage_refusal(problem)
         return None
 

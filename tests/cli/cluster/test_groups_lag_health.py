@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,13 @@ from typer.testing import CliRunner
 import headgate
 from headgate.admin import Admin, TopicPartition
 from headgate.cli import app
+from headgate.cli.health import space_of
+from headgate.client.log_dirs import LogDir
 
 pytestmark = pytest.mark.timeout(60)
+
+GIB = 1 << 30
+PLENTY = LogDir("/more", 0, 100 * GIB, 90 * GIB)
 
 
 @pytest.fixture
@@ -101,8 +107,29 @@ def test_a_healthy_cluster_is_healthy(headgate: Headgate, behind: str) -> None:
     """Every check has a row."""
     done = headgate("health", "--output", "json")
     assert done.exit_code == 0
-    checks = {one["check"]: one["status"] for one in json.loads(done.stdout)["checks"]}
+    found = json.loads(done.stdout)["checks"]
+    (disk,) = [one["detail"] for one in found if one["check"] == "disks"]
+    assert re.fullmatch(r"[0-9.]+ of [0-9.,]+ GiB free for /\S+ of broker 0", disk)
+    checks = {one["check"]: one["status"] for one in found}
+    assert checks.pop("disks") in ("ok", "warning")  # that of the machine
     assert checks == dict.fromkeys(["connection", "brokers", "partitions", "coordinators", "groups"], "ok")
+
+
+@pytest.mark.parametrize(
+    ("usable", "error", "status", "says"),
+    [
+        (50 * GIB, 0, "ok", "50.0 of 100.0 GiB free for /logs of broker 1"),
+        (9 * GIB, 0, "warning", "9.0 of 100.0 GiB free"),
+        (GIB // 2, 0, "failed", "0.5 of 100.0 GiB free"),
+        (None, 0, "ok", "90.0 of 100.0 GiB free for /more of broker 2"),
+        (50 * GIB, 56, "failed", "the broker cannot use /logs of broker 1"),
+    ],
+)
+def test_a_disk_that_is_nearly_full_is_told(usable: int | None, error: int, status: str, says: str) -> None:
+    """Before the brokers refuse records. The fullest disk decides; one that does not work comes first."""
+    total = None if usable is None else 100 * GIB
+    result, detail = space_of([(1, LogDir("/logs", error, total, usable)), (2, PLENTY)])
+    assert (result, says in detail) == (status, True), detail
 
 
 def test_a_cluster_that_is_away_is_not_healthy() -> None:

@@ -21,7 +21,10 @@ pytestmark = pytest.mark.timeout(60)
     [
         ("--describe", "--group or --all-groups is expected with --describe"),
         ("--list --describe", "--list and --describe: one of them is expected"),
-        ("--group g", "--undo, --pause, --resume, --paused-partitions or --rewind is expected"),
+        (
+            "--group g",
+            "--undo, --pause, --resume, --paused-partitions, --rewind or --validate-regex is expected",
+        ),
         ("--describe --group g --execute", "--execute cannot be combined with --describe"),
         ("--describe --group g --members --state", "--members and --state: one of them"),
         ("--reset-offsets --group g --topic t", "--to-earliest, --to-latest"),
@@ -41,6 +44,30 @@ def test_an_invalid_command_line_is_refused(command: Command, words: str, says: 
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("headgate: ")
     assert says in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("regex", "exit_code", "says"),
+    [
+        ("orders-.*", 0, "The regular expression `orders-.*` is valid.\n"),
+        ("ord.*(", 1, "The regular expression `ord.*(` is invalid: missing ): ord.*(.\n"),
+        (r"(a)\1", 1, "The regular expression `(a)\\1` is invalid: invalid escape sequence: \\1.\n"),
+    ],
+)
+def test_a_regular_expression_is_checked_without_a_cluster(regex: str, exit_code: int, says: str) -> None:
+    """The text is that of Kafka's tool, whose exit code is always 0."""
+    words = ["consumer-groups", "--validate-regex", regex, "--bootstrap-server", "127.0.0.1:1"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (exit_code, says)
+
+
+def test_an_unknown_topic_is_told_with_where_the_topics_are(command: Command) -> None:
+    """A partition that does not exist is told with those that do."""
+    reset = ("--reset-offsets", "--group", "g", "--create", "--to-latest", "--topic")
+    topic, partition = command(*reset, "fligths"), command(*reset, "flights:7")
+    assert (topic.exit_code, partition.exit_code) == (1, 1)
+    assert "fligths: UNKNOWN_TOPIC_OR_PARTITION; `headgate topics --list` lists all" in topic.stderr
+    assert partition.stderr.endswith("flights has the partitions 0 to 2)\n")
 
 
 def test_a_missing_server_is_reported(command: Command) -> None:

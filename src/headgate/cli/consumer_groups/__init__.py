@@ -11,6 +11,7 @@
     pausing.py    --pause, --resume and --paused-partitions
     rewinding.py  --rewind
     history.py    --history, --offsets-as-of and --undo
+    regex.py      --validate-regex
     remarks.py    remarks of --describe on a group's state
 
 Exit codes: 0: everything was done. 1: something was refused, or no server responds. 2: invalid command line.

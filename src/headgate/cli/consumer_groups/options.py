@@ -94,6 +94,14 @@ class Actions:
             "would do until --execute is given.",
         ),
     ] = False
+    validate_regex: Annotated[
+        str | None,
+        _action(
+            "--validate-regex",
+            metavar="REGEX",
+            help="Check a regular expression over topics, of members that subscribe by one: RE2's syntax.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

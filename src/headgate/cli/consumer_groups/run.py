@@ -12,6 +12,7 @@ from headgate.cli.consumer_groups.expiring import list_expiring
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import list_paused, pause, resume
+from headgate.cli.consumer_groups.regex import validate_regex
 from headgate.cli.consumer_groups.reports import describe_groups, list_groups
 from headgate.cli.consumer_groups.rewinding import rewind
 from headgate.cli.consumer_groups.usage import action_of
@@ -39,6 +40,8 @@ def run(options: Options) -> int:
     """Run the requested action, print its result and return the exit code."""
     try:
         action = action_of(options)
+        if options.validate_regex is not None:
+            return validate_regex(options.validate_regex)
         with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
             if options.to_offsets_as_of is not None:
                 return restore_offsets(admin, options)

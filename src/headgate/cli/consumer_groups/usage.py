@@ -58,6 +58,7 @@ ACTIONS = {
     ),
     "resume": Usage(one_of=(("group",), ("topic", "all_topics"))),
     "paused_partitions": Usage(one_of=(_GROUPS,)),
+    "validate_regex": Usage(),
     "rewind": Usage(
         may_have=("reason", "release_timeout", *_PARTITIONS),
         one_of=(("group",), _TARGETS_OF_REWIND),

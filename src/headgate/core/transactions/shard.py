@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 from headgate.core.commands import SystemTimeMoved, Tick
 from headgate.core.contract import Effects, Producer, Reply, Token, TransactionEnd
 from headgate.core.deadlines import Deadlines
+from headgate.core.events import Events, TransactionTimedOut
 from headgate.core.image import apply_record_parts, parts_of
 from headgate.core.system_time import SystemTime
 from headgate.core.transactions import states
@@ -90,6 +91,7 @@ class TransactionShard:
         self.by_id: dict[str, TransactionMetadata] = {}
         self.overview = TransactionOverview()
         """For the metrics."""
+        self.events = Events()
         self._settings = settings
         self._system_time = SystemTime()
         self._deadlines: Deadlines[str | PatienceOver | _Sweep] = Deadlines()
@@ -299,6 +301,12 @@ class TransactionShard:
                 deadlines.set(key, Millis(now + AGAIN_MS))
         deadlines.end_tick()
         self.overview.timed_out += len(timed_out)
+        for one in timed_out:
+            self.events.report(
+                TransactionTimedOut(
+                    one.transactional_id, one.producer_id, one.timeout_ms, len(one.partitions)
+                )
+            )
         return Effects(timed_out + records, replies + (self._tell(timed_out) if timed_out else []))
 
     def _sweep(self, now: Millis) -> list[TransactionRecord]:
