@@ -6,7 +6,7 @@ import errno
 from typing import Any, cast
 
 import pytest
-from tests.api_topics.node import OneNode
+from tests.api_topics.node import OneCall, OneNode
 from tests.topics.disk import NOW, batch
 
 from headgate.api import (
@@ -402,7 +402,8 @@ def test_what_changes_while_others_are_looked_at_is_looked_at_again(node: OneNod
     """A topic that is deleted before the change is made is refused; another setting of it is not undone."""
     topics = [node.topic(name) for name in ("changed", "deleted", "made-again", "letters")]
     request = retention_of(*(topic.name for topic in topics))
-    steps = k44_incremental_alter_configs._answer(cast(Node, node), request)
+    call = OneCall(k44_incremental_alter_configs.API, 1)
+    steps = k44_incremental_alter_configs._answer(cast(Node, node), call, request)
     for _ in range(4):
         next(steps)
     assert not any(topic.overrides for topic in topics)

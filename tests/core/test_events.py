@@ -14,6 +14,7 @@ from headgate.core.events import (
     MemberJoined,
     MemberRemoved,
     RemovalReason,
+    TransactionTimedOut,
 )
 from headgate.domain.ids import GroupId, MemberId
 
@@ -77,7 +78,7 @@ def test_a_consumer_group_reports_target_assignments_and_lost_members() -> None:
     found = events_of(h)
     h.join("a", "t")
     assert [type(event) for event in found] == [GroupCreated, MemberJoined, GroupRebalanced]
-    assert {event.group_id for event in found} == {"g"}
+    assert {event.group_id for event in found if not isinstance(event, TransactionTimedOut)} == {"g"}
     found.clear()
     h.advance(60_000)
     assert found == [MemberRemoved(GroupId("g"), MemberId("a"), RemovalReason.SESSION_TIMEOUT)]

@@ -98,15 +98,19 @@ class Leftovers:
         A directory whose topic the catalogue never knew is kept, and blocks its name.
         """
         if TopicName(name) not in self._former_names():
-            fields = {"path": self._blocked[name][0]}
-            logger.warning("a directory belongs to no known topic and was not removed", extra=fields)
+            logger.warning(
+                "a directory belongs to no known topic and was not removed",
+                extra={"path": self._blocked[name][0]},
+            )
             return
         try:
             put_aside(self._fs, self._blocked[name])
             del self._blocked[name]
         except OSError as problem:
-            fields = {"topic": name, "error": problem}
-            logger.warning("the directories of a deleted topic cannot be removed", extra=fields)
+            logger.warning(
+                "the directories of a deleted topic cannot be removed",
+                extra={"topic": name, "error": problem},
+            )
         self._has_files = True
         self._remove_files()
 
