@@ -177,9 +177,10 @@ def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
         "tail_problem": None,
     }
     assert (second["log_start_offset"], second["log_end_offset"]) == (0, 9)
-    table = process("dump", data_dir).stdout
-    for text in ("flights", "segment.bytes=3000", "30 up to 240", f"{size:,}", flights["topic_id"]):
-        assert text in table
+    table = [line.split() for line in process("dump", data_dir).stdout.splitlines()]
+    (row,) = [cells for cells in table if cells[:1] == ["flights"]]
+    assert (row[1], row[-1]) == (flights["topic_id"], "segment.bytes=3000")
+    assert [FLIGHTS, "30", "240", str(size), "5", "-"] in table  # no name is cut, however narrow the terminal
 
 
 def test_a_partition_is_dumped_batch_by_batch_in_kafkas_format(data_dir: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.consumers import reading
 from tests.waiting import wait_until
 
 from headgate.admin import Admin, TopicPartition
@@ -90,7 +91,8 @@ def test_pauses_are_told_with_who_and_why(tmp_path: Path) -> None:
     with run(data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("orders", 3)
         first, second = TopicPartition("orders", 0), TopicPartition("orders", 2)
-        admin.alter_offsets("billing", {first: 0, second: 0})
+        with reading(broker.bootstrap_servers, "billing", "orders", {"group.protocol": "consumer"}):
+            pass
         admin.pause_partitions("billing", [first, second], reason="no paper")
         admin.resume_partitions("billing", [second])
         (paused,), (resumed,) = told(broker, "partitions paused"), told(broker, "partitions resumed")

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typer
 
-from headgate.cli.printing import printable
+from headgate.cli.printing import print_table, printable
 from headgate.domain.ids import TopicName
 from headgate.domain.wording import counted
 from headgate.inspect.contents import (
@@ -114,34 +112,50 @@ def _print_topics(directory: DataDirectory, options: DumpOptions) -> None:
     if options.as_json:
         print(json.dumps({**about, "topics": topics, "orphans": directory.orphans}, indent=2))
         return
-    console = Console()
     state = "used by a running server" if about["is_running"] else "not used by a server"
     ended = "" if about["is_running"] or about["was_closed_well"] else ", the last one did not stop cleanly"
-    console.print(escape(f"{directory.path}: cluster {about['cluster_id']}; {state}{ended}"), highlight=False)
+    print(printable(f"{directory.path}: cluster {about['cluster_id']}; {state}{ended}"))
     if about["catalogue_problem"]:
-        console.print(escape(f"The catalogue cannot be read: {about['catalogue_problem']}"), style="red")
-    grid = Table("topic", "id", "partitions", "written", "bytes", "records", "own settings", title="Topics")
-    for topic in topics:
-        written = topic["written_partitions"]
-        records = sum(each["log_end_offset"] - each["log_start_offset"] for each in written)
-        settings = "\n".join(f"{name}={value}" for name, value in sorted(topic["configs"].items()))
-        cells = (topic["name"], topic["topic_id"], topic["partition_count"], len(written))
-        grid.add_row(*map(_cell, (*cells, f"{topic['bytes']:,}", f"{records:,}", settings)))
-    console.print(grid)
-    grid = Table("partition", "offsets", "bytes", "segments", "", title="Written partitions")
-    for topic in topics:
-        for each in topic["written_partitions"]:
-            name = f"{topic['name']}-{each['partition']}"
-            offsets = f"{each['log_start_offset']} up to {each['log_end_offset']}"
-            tail = "incomplete tail" if each["tail_problem"] else ""
-            grid.add_row(*map(_cell, (name, offsets, f"{each['bytes']:,}", each["segments"], tail)))
-    console.print(grid)
+        _warn(f"The catalogue cannot be read: {about['catalogue_problem']}")
+    print()
+    print_table(map(_topic_row, topics), _TOPIC_COLUMNS)
+    written = [_partition_row(topic, each) for topic in topics for each in topic["written_partitions"]]
+    print()
+    print_table(written, _PARTITION_COLUMNS)
     for orphan in directory.orphans:
-        console.print(escape(f"{orphan}: the catalogue does not have this partition"), style="yellow")
+        _warn(f"{orphan}: the catalogue does not have this partition")
 
 
-def _cell(value: object) -> str:
-    return "?" if value is None else escape(str(value))
+_TOPIC_COLUMNS = ("topic", "topic_id", "partitions", "written", "bytes", "records", "own_settings")
+_PARTITION_COLUMNS = ("partition", "start_offset", "end_offset", "bytes", "segments", "tail")
+
+
+def _topic_row(topic: Json) -> Json:
+    written = topic["written_partitions"]
+    return {
+        "topic": topic["name"],
+        "topic_id": topic["topic_id"],
+        "partitions": topic["partition_count"],
+        "written": len(written),
+        "bytes": topic["bytes"],
+        "records": sum(each["log_end_offset"] - each["log_start_offset"] for each in written),
+        "own_settings": ",".join(f"{name}={value}" for name, value in sorted(topic["configs"].items())),
+    }
+
+
+def _partition_row(topic: Json, written: Json) -> Json:
+    return {
+        "partition": f"{topic['name']}-{written['partition']}",
+        "start_offset": written["log_start_offset"],
+        "end_offset": written["log_end_offset"],
+        "bytes": written["bytes"],
+        "segments": written["segments"],
+        "tail": "incomplete" if written["tail_problem"] else None,
+    }
+
+
+def _warn(text: str) -> None:
+    typer.secho(printable(text), fg=typer.colors.YELLOW)
 
 
 # One log.
