@@ -114,11 +114,12 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, option: str) -> None:
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A data directory below a plain file cannot be created; the message contains its path."""
-    (tmp_path / "file").write_text("")
-    finished = headgate("serve", "--data-dir", str(tmp_path / "file" / "data"))
+    """A data directory below a plain file cannot be created; the message has its path and the reason."""
+    data_dir = tmp_path / "file" / "data"
+    data_dir.parent.write_text("")
+    finished = headgate("serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     assert finished.returncode == 1
-    assert "file/data" in finished.stderr
+    assert finished.stderr == f"headgate: cannot start: {data_dir}: Not a directory\n"
 
 
 def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -> None:

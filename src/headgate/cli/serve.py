@@ -93,7 +93,7 @@ def serve(
     except InvalidSettings as several:
         _refuse(*several.problems)
     except OSError as problem:
-        _refuse(f"cannot start: {problem}", exit_code=1)
+        _refuse(f"cannot start: {_in_words(problem, data_dir)}", exit_code=1)
 
 
 class UsageProblem(Exception):
@@ -112,6 +112,13 @@ def _refuse(*messages: str, exit_code: int = 2) -> NoReturn:
     for message in messages:
         typer.echo(f"headgate: {message}", err=True)
     raise typer.Exit(exit_code)
+
+
+def _in_words(problem: OSError, data_dir: Path) -> str:
+    """Return the path and the reason, without Python's numbers and quotes; without a path, the directory."""
+    if problem.strerror is None:
+        return str(problem)
+    return f"{problem.filename or data_dir}: {problem.strerror}"
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -64,9 +64,9 @@ def test_a_regular_expression_is_checked_without_a_cluster(regex: str, exit_code
 def test_an_unknown_topic_is_told_with_where_the_topics_are(command: Command) -> None:
     """A partition that does not exist is told with those that do."""
     reset = ("--reset-offsets", "--group", "g", "--create", "--to-latest", "--topic")
-    topic, partition = command(*reset, "fligths"), command(*reset, "flights:7")
+    topic, partition = command(*reset, "absent"), command(*reset, "flights:7")
     assert (topic.exit_code, partition.exit_code) == (1, 1)
-    assert "fligths: UNKNOWN_TOPIC_OR_PARTITION; `headgate topics --list` lists all" in topic.stderr
+    assert "absent: UNKNOWN_TOPIC_OR_PARTITION; `headgate topics --list` lists all" in topic.stderr
     assert partition.stderr.endswith("flights has the partitions 0 to 2)\n")
 
 
