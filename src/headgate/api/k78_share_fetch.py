@@ -20,18 +20,17 @@ from headgate.api.registration import Api
 from headgate.api.share_requests import (
     acknowledge_message,
     acknowledged,
-    acknowledgements_of,
     answer_with,
     by_topic,
     check_member,
     end_with_connection,
+    has_acknowledgements,
     keys_of,
     needs,
     session_request,
 )
 from headgate.core.share.fetching import (
     AcknowledgeErrors,
-    Acknowledgements,
     DeliveredRecords,
     ShareFetchWish,
 )
@@ -60,10 +59,10 @@ class _Fetch:
         self._errors: AcknowledgeErrors | None = None
         self._delivered: Sequence[DeliveredRecords] | None = None
 
-    def begin(self, given: Acknowledgements) -> None:
+    def begin(self) -> None:
         """Acknowledge, and fetch unless this is the last request or one that only renews."""
         on_done = self._call.guard(self._acknowledged)
-        steps = acknowledged(self._node, self._request, given, self._session, on_done)
+        steps = acknowledged(self._node, self._request, self._session, on_done)
         self._call.in_steps(steps, lambda nothing: self._begin_fetch())
 
     def _begin_fetch(self) -> None:
@@ -168,7 +167,6 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
     error = check_member(request) or _check(request)
     if error:
         return ShareFetchResponse(error_code=error)
-    given = acknowledgements_of(request.topics)
     asked = session_request(
         call,
         request,
@@ -178,14 +176,14 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],
-        has_acknowledgements=bool(given),
+        has_acknowledgements=has_acknowledgements(request.topics),
     )
     session = node.shares.sessions.begin_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
     if request.share_session_epoch == INITIAL_EPOCH:
         end_with_connection(node, call)
-    _Fetch(node, call, request, session).begin(given)
+    _Fetch(node, call, request, session).begin()
     return None
 
 

@@ -13,7 +13,6 @@ from headgate.api.registration import Api
 from headgate.api.share_requests import (
     acknowledge_message,
     acknowledged,
-    acknowledgements_of,
     answer_with,
     by_topic,
     check_member,
@@ -43,8 +42,7 @@ def handle(node: Node, call: Call, request: ShareAcknowledgeRequest) -> ShareAck
     def answer(errors: AcknowledgeErrors) -> None:
         answer_with(call, _response(node, session.group_id, errors), len(errors))
 
-    given = acknowledgements_of(request.topics)
-    call.in_steps(acknowledged(node, request, given, session, call.guard(answer)), lambda nothing: None)
+    call.in_steps(acknowledged(node, request, session, call.guard(answer)), lambda nothing: None)
     return None
 
 

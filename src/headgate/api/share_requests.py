@@ -18,6 +18,7 @@ from headgate.wire.message import Message
 
 _LONGEST_MEMBER_ID: Final = 36
 _NOT_ACQUIRED: Final = "The member has not acquired all of these records, or not any more."
+_BATCHES_A_STEP: Final = 1_000
 _MANY: Final = 100
 """A response with more partitions takes some milliseconds to encode."""
 
@@ -43,28 +44,35 @@ def keys_of(topics: Sequence[Any]) -> list[PartitionKey]:
     ]
 
 
-def acknowledgements_of(topics: Sequence[Any]) -> Acknowledgements:
+def has_acknowledgements(topics: Sequence[Any]) -> bool:
+    """Return whether a request acknowledges anything."""
+    return any(partition.acknowledgement_batches for topic in topics for partition in topic.partitions)
+
+
+def acknowledgements_of(topics: Sequence[Any]) -> RequestSteps[Acknowledgements]:
     """Return the acknowledgements of a request, by partition; none for a partition without batches."""
     given: dict[PartitionKey, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 batches = given.setdefault((TopicId(topic.topic_id), partition.partition_index), [])
-                batches += [
-                    AcknowledgementBatch(one.first_offset, one.last_offset, one.acknowledge_types)
-                    for one in partition.acknowledgement_batches
-                ]
+                for count, one in enumerate(partition.acknowledgement_batches, 1):
+                    batches.append(
+                        AcknowledgementBatch(one.first_offset, one.last_offset, one.acknowledge_types)
+                    )
+                    if not count % _BATCHES_A_STEP:
+                        yield None
     return given
 
 
 def acknowledged(
     node: Node,
     request: Any,
-    given: Acknowledgements,
     session: ShareSession,
     on_done: Callable[[AcknowledgeErrors], None],
 ) -> RequestSteps[None]:
-    """Acknowledge what the request says (`given`), and end the session if it is the last one, in steps."""
+    """Acknowledge what the request says, and end the session if it is the last one, in steps."""
+    given = yield from acknowledgements_of(request.topics)
     yield from node.shares.acknowledge(session, given, is_renewing=request.is_renew_ack, on_done=on_done)
     if request.share_session_epoch == FINAL_EPOCH:
         node.shares.close_session(session)

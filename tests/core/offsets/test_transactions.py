@@ -182,7 +182,7 @@ def test_a_wide_commit_is_one_transaction(metadata: str) -> None:
     columns = OffsetColumns(numbers, numbers * 3, np.full(count, 2), texts)
     asked = CommitOffsets(G, [(T, columns)], is_transactional=True)
     h.ask(CommitTransactionalOffsets(asked, Producer(7, 0)))
-    assert len(stable_fetch(h, 1).unstable["t"]) == count
+    assert len(stable_fetch(h, *range(count)).unstable["t"]) == count
     h.reload()
     h.end(7)
     fetched = h.ask(FetchOffsets(G, [(T, numbers)])).topics[0][1]
@@ -343,3 +343,18 @@ def test_a_torn_commit_does_not_override_a_pending_offset() -> None:
     assert h.shard.current_record(torn) is None
     h.end(7)
     assert h.shard.current_record(torn) == OffsetCommit(G, T, 0, 5, -1, "", h.now)
+
+
+@pytest.mark.interpreted
+def test_a_stable_fetch_of_some_partitions_looks_at_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the ten thousand pending offsets beside them, of producers with few and with many."""
+    h = Harness()
+    h.replays_each_step = False
+    numbers = np.arange(10_000)
+    columns = OffsetColumns(numbers, numbers, np.full(10_000, -1), "")
+    asked = CommitOffsets(G, [(T, columns)], is_transactional=True)
+    assert h.ask(CommitTransactionalOffsets(asked, Producer(7, 0))).error is NONE
+    h.commit_in(8, partition=20_000)
+    monkeypatch.setattr(PendingOffsets, "partitions_of", lambda *given: pytest.fail("all were looked at"))
+    assert stable_fetch(h, 5, 20_000, 20_001).unstable == {"t": {5, 20_000}}
+    assert stable_fetch(h, 20_001).unstable == {}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.api.node import drive_request
 from tests.core.share.delivering import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -152,7 +153,7 @@ def test_batches_overlapping_by_one_offset() -> None:
     group = Delivering(log=batches_of(0, 5))
     group.fetch()
     batches = [AcknowledgementBatch(0, 2, [ACCEPT]), AcknowledgementBatch(2, 4, [ACCEPT])]
-    assert check_batches(batches, may_renew=False) == ErrorCode.NONE
+    assert drive_request(check_batches(batches, may_renew=False)) == ErrorCode.NONE
     assert group.partition.acknowledge(ALICE, batches, Millis(0)).error == ErrorCode.INVALID_RECORD_STATE
     assert group.window() == [(0, 4, ACQUIRED, 1)]
 
@@ -174,7 +175,7 @@ CHECKS: list[tuple[str, bool, list[tuple[int, int, list[int]]]]] = [
 def test_malformed(which: str, may_renew: bool, batches: list[tuple[int, int, list[int]]]) -> None:
     """A malformed request is refused before any state is looked at (F6)."""
     given = [AcknowledgementBatch(*one) for one in batches]
-    assert check_batches(given, may_renew=may_renew) == ErrorCode.INVALID_REQUEST
+    assert drive_request(check_batches(given, may_renew=may_renew)) == ErrorCode.INVALID_REQUEST
 
 
 def test_type_for_each_offset() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from tests.core.share.delivering import ACKNOWLEDGED, ALICE, BOB, LIMITS, Delivering, batches_of
 
 from headgate.core.share.partition.acquiring import MOST_RANGES
@@ -17,7 +19,7 @@ from headgate.core.share.partition.model import (
     AcquiredRecords,
     DeliveryLimits,
 )
-from headgate.core.share.partition.ranges import MOST, Ranges
+from headgate.core.share.partition.ranges import MOST, Piece, Ranges
 from headgate.core.share.partition.share_partition import MOST_AT_ONCE, MOST_SKIPPED, SharePartition
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import StateBatches
@@ -125,3 +127,25 @@ def test_member_that_returns_while_it_is_released_keeps_what_it_acquires() -> No
     group.settle(group.partition.acknowledge(ALICE, answer, Millis(0)))
     group.leave(ALICE)
     assert all(one.member_id is None for one in group.partition.deliveries(0, 1_500))
+
+
+def test_many_markers_among_the_records_are_archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of a thousand transactions of one record each changes the window a few times."""
+    puts = 0
+    put = Ranges.put
+
+    def counted(ranges: Ranges, pieces: Sequence[Piece]) -> None:
+        nonlocal puts
+        puts += 1
+        put(ranges, pieces)
+
+    monkeypatch.setattr(Ranges, "put", counted)
+    count = 2_000
+    group = Delivering(log=batches_of(0, *[1] * count), aborted=[(at, at) for at in range(1, count, 2)])
+    group.partition.limits = _wide()
+    acquired = group.fetch(ALICE)
+    assert [(one.first_offset, one.last_offset) for one in acquired] == [
+        (at, at) for at in range(0, count, 2)
+    ]
+    assert puts < 10
+    assert group.partition.delivery_complete_count == count // 2

@@ -18,7 +18,7 @@ in steps, each of about `STEP` offsets. Between two steps nothing else may be as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from typing import Final, NamedTuple
 
 from headgate.core.contract import Producer
@@ -108,6 +108,15 @@ class PendingOffsets:
         return self._holders.few(place).union(
             *(self.by_place[place][one] for one in self._holders.wide(place))
         )
+
+    def among(self, group_id: GroupId, topic: TopicName, partitions: Collection[int]) -> set[int]:
+        """Return those of these partitions with a pending offset of the group."""
+        place = group_id, topic
+        if place not in self.by_place:
+            return set()
+        wanted = set(partitions)
+        holders = self._holding(place, wanted)
+        return wanted.intersection(chain.from_iterable(one.keys() & wanted for _, one in holders))
 
     def has(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Return whether a partition has a pending offset of the group."""

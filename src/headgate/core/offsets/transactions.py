@@ -8,7 +8,7 @@ and remains known after an abort, until a sweep finds nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,8 +29,9 @@ from headgate.core.offsets.pending import PendingOffset, PendingOffsets
 from headgate.core.offsets.pending_holders import Place
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis
+from headgate.domain.ids import Millis, TopicName
 from headgate.records import Change, OffsetCommit
+from headgate.records.columns import Int64s
 from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
@@ -120,11 +121,27 @@ class OffsetTransactions:
         self, command: FetchOffsets, found: FetchedOffsets | FetchedInSteps
     ) -> FetchedOffsets | FetchedInSteps:
         """Note in the result of a fetch of stable offsets which partitions have none now."""
-        unstable = self.pending.of_group(command.group_id)
+        unstable = self._unstable(command)
         if isinstance(found, FetchedInSteps):
             return FetchedInSteps(with_unstable(found.steps, unstable)) if unstable else found
         found.unstable = unstable
         return found
+
+    def _unstable(self, command: FetchOffsets) -> dict[TopicName, set[int]]:
+        """Return the partitions without a stable offset among those that a fetch asks for."""
+        group_id, pending = command.group_id, self.pending
+        if command.topics is None:
+            return pending.of_group(group_id)
+        unstable: dict[TopicName, set[int]] = {}
+        for topic, partitions in command.topics:
+            found = pending.among(group_id, topic, _listed(partitions))
+            if found:
+                unstable[topic] = unstable.get(topic, set()) | found
+        return unstable
+
+
+def _listed(partitions: Sequence[int] | Int64s) -> Sequence[int]:
+    return partitions.tolist() if isinstance(partitions, np.ndarray) else partitions
 
 
 def _committed(place: Place, partition: int, one: PendingOffset) -> OffsetCommit:

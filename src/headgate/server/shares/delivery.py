@@ -18,7 +18,7 @@ from headgate.core.share.fetching import (
     DeliveredRecords,
     ShareFetchWish,
 )
-from headgate.core.share.partition.checks import check_batches
+from headgate.core.share.partition.checks import BATCHES_A_STEP, check_batches
 from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
 from headgate.core.share.partition.share_partition import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
@@ -31,6 +31,7 @@ from headgate.records.share_batches import DeliveryState
 from headgate.records.share_state_model import ShareKey
 from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.loop_watch import Job
+from headgate.server.shares.acknowledging import acknowledge
 from headgate.server.shares.administration import ShareAdministration
 from headgate.server.shares.counts import ShareCounts
 from headgate.server.shares.fetch import ShareFetch
@@ -227,27 +228,31 @@ class ShareDelivery:
                 on_done({key: errors[key] for key in given})
 
         for key, batches in given.items():
+            error = yield from check_batches(batches, may_renew=is_renewing)
+            error = error or (yield from self._acknowledgement_error(session.group_id, key, batches))
             shared = self._groups.get(session.group_id, {}).get(key)
-            error = check_batches(batches, may_renew=is_renewing)
-            error = error or self._acknowledgement_error(session.group_id, key, batches)
             if error or shared is None:
-                done(key, error)
+                done(key, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                shared.acknowledge(session.member_id, batches, partial(done, key))
+                yield from acknowledge(shared, session.member_id, batches, partial(done, key))
             yield None
 
     def _acknowledgement_error(
         self, group_id: GroupId, key: PartitionKey, batches: Sequence[AcknowledgementBatch]
-    ) -> ErrorCode:
-        """Return why valid acknowledgements are refused, whatever was acquired."""
+    ) -> RequestSteps[ErrorCode]:
+        """Return why valid acknowledgements are refused, whatever was acquired; in steps."""
         if self._node.topics.by_id(key[0]) is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if key not in self._groups.get(group_id, {}):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.settings_of(group_id).may_renew:
             return ErrorCode.NONE
-        is_renewal = any(AcknowledgeType.RENEW in batch.types for batch in batches)
-        return ErrorCode.INVALID_RECORD_STATE if is_renewal else ErrorCode.NONE
+        for count, batch in enumerate(batches, 1):
+            if AcknowledgeType.RENEW in batch.types:
+                return ErrorCode.INVALID_RECORD_STATE
+            if not count % BATCHES_A_STEP:
+                yield None
+        return ErrorCode.NONE
 
     def close_session(self, session: ShareSession) -> None:
         """End a session, and release what its member has acquired in any partition of the group."""

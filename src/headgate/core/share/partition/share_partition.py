@@ -208,20 +208,28 @@ class SharePartition:
         self._ranges.put((Piece(piece.first, piece.last, without_member(piece.delivery, ARCHIVED)),))
 
     def _without(self, taken: list[Piece], undeliverable: Sequence[tuple[int, int]]) -> list[Piece]:
-        """Archive what no member gets (F16), and return the other records."""
-        for first, last in undeliverable:
-            kept: list[Piece] = []
-            for piece in taken:
-                if piece.last < first or last < piece.first:
-                    kept.append(piece)
-                    continue
-                self._archive(Piece(max(first, piece.first), min(last, piece.last), piece.delivery))
-                if piece.first < first:
-                    kept.append(piece._replace(last=first - 1))
-                if last < piece.last:
-                    kept.append(piece._replace(first=last + 1))
-            taken = kept
-        return taken
+        """Archive what no member gets (F16), and return the other records. Both ascend."""
+        kept: list[Piece] = []
+        changed: list[Piece] = []
+        holes = iter(undeliverable)
+        hole = next(holes, None)
+        for piece in taken:
+            position = piece.first
+            while position <= piece.last:
+                while hole is not None and hole[1] < position:
+                    hole = next(holes, None)
+                end = piece.last if hole is None else min(piece.last, hole[0] - 1)
+                if position <= end:
+                    kept.append(piece._replace(first=position, last=end))
+                    changed.append(kept[-1])
+                    position = end + 1
+                elif hole is not None:
+                    end = min(piece.last, hole[1])
+                    changed.append(Piece(position, end, without_member(piece.delivery, ARCHIVED)))
+                    position = end + 1
+        for run in _runs(changed):
+            self._ranges.put(run)
+        return kept
 
     def acknowledge(
         self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], now: Millis
@@ -253,6 +261,16 @@ class SharePartition:
         for one in rejected:
             self.rejections.note(one)
         return Acknowledged(ErrorCode.NONE, self._pending(new))
+
+    def refusal(self, member_id: MemberId, batches: Sequence[AcknowledgementBatch]) -> ErrorCode:
+        """Return the error with which `acknowledge` refuses one of these batches; NONE if it takes each."""
+        owner = self._numbers.get(member_id, NOBODY)
+        for batch in batches:
+            if batch.last_offset >= self._ranges.start:
+                pieces = self._acquired(batch, owner)
+                if isinstance(pieces, ErrorCode):
+                    return pieces
+        return ErrorCode.NONE
 
     def _acquired(self, batch: AcknowledgementBatch, owner: int) -> list[Piece] | ErrorCode:
         """Return the ranges of a batch from the start offset on, if the member has acquired all of them."""
