@@ -339,6 +339,26 @@ def test_a_large_segment_is_several_tasks(
     assert [row["offset"] for row in rows] == list(range(203, 301))
 
 
+@pytest.mark.parametrize(("start", "end"), [(203, 301), (399, 400), (0, 1), (0, 395), (395, 400)])
+def test_a_few_offsets_of_a_large_segment_are_read_from_a_part_of_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, start: int, end: int
+) -> None:
+    """A single task reads the parts that have the offsets, and no others."""
+    monkeypatch.setattr(segments, "LEAST_PART_BYTES", 1000)
+    file = write_segment(directory, "large", 0, [numbered(5, at) for at in range(0, 400, 5)])
+    wanted = {
+        "startingOffsets": f'{{"large": {{"0": {start}}}}}',
+        "endingOffsets": f'{{"large": {{"0": {end}}}}}',
+    }
+    options = parse({"path": str(directory), "topic": "large", "minPartitions": "1", **wanted})
+    (task,) = segments.plan(options)
+    assert isinstance(task, segments.SegmentTask)
+    most = file.stat().st_size * (end - start) // 400 + 3 * 1000
+    assert sum(part.weight for part in task.parts) < most
+    rows = rows_of(RECORDS_VIEW, directory, "large", minPartitions="1", **wanted)
+    assert [row["offset"] for row in rows] == list(range(start, end))
+
+
 def test_several_topics_are_one_read(directory: Path) -> None:
     """By their names, or by a pattern, or as single partitions."""
     write_segment(directory, "fares", 2, [numbered(2)])

@@ -161,7 +161,7 @@ def plan(options: Options) -> list[Task]:
     longest = min(
         max(-(-total // options.min_partitions), LEAST_PART_BYTES), max(options.max_bytes_per_task, 1)
     )
-    parts = [part for segment in segments for part in divide(segment, longest)]
+    parts = [part for segment in segments for part in divide(segment, _longest_part(segment, longest))]
     tasks = max(options.min_partitions, -(-total // options.max_bytes_per_task))
     by_log: dict[TopicPartition, list[SegmentPart]] = {}
     for part in parts:
@@ -193,6 +193,15 @@ class SegmentTask(Task):
                 yield from replace(
                     part, start_offset=offset, end_offset=offset + 1, must_reach_end=False
                 ).scans()
+
+
+def _longest_part(segment: SegmentPart, longest: int) -> int:
+    """Return how long the parts of a segment may be: short if only some of its offsets are wanted.
+
+    Parts without wanted offsets are not read.
+    """
+    is_whole = segment.start_offset <= segment.floor and segment.end_offset >= segment.ceiling
+    return longest if is_whole else min(longest, LEAST_PART_BYTES)
 
 
 def divide(segment: SegmentPart, longest: int) -> list[SegmentPart]:

@@ -22,12 +22,19 @@ def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         return rows.sort_by([(column, "ascending") for column in columns])
     if (number[1:] >= number[:-1]).all():
         return rows
-    return rows.take(pa.array(np.argsort(number, kind="stable")))
+    order = pa.array(np.argsort(number, kind="stable"))
+    columns = [column if _is_constant(column) else column.take(order) for column in rows.columns]
+    return pa.table(columns, schema=rows.schema)
 
 
 def by_date(rows: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each UTC date of a column of times, in order; those without a time at last."""
     times = rows[column].cast(pa.int64())
+    if rows.num_rows and not times.null_count:
+        bounds = pc.min_max(times).as_py()
+        if bounds["min"] // _DAY_US == bounds["max"] // _DAY_US:
+            yield tables.date_of(bounds["min"]), rows
+            return
     is_null = np.asarray(times.is_null())
     day = np.asarray(pc.fill_null(times, 0)).astype(np.int64) // _DAY_US
     days = np.unique(day[~is_null]).tolist()
@@ -56,6 +63,16 @@ def _order_numbers(rows: pa.Table, columns: Sequence[str]) -> Ints | None:
             return None
         number = number * count + part
     return number
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has the same value in every row, so that it is the same in any order."""
+    if not len(column) or column.null_count:
+        return bool(column.null_count == len(column))
+    first, last = column[0], column[-1]
+    if pa.types.is_nested(column.type) or first != last or first != column[len(column) // 2]:
+        return False
+    return bool(pc.all(pc.equal(column, first)).as_py())
 
 
 def _ascends(column: pa.ChunkedArray) -> bool:
