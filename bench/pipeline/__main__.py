@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.kafka.spark_source import spark_source_jars
@@ -21,7 +20,9 @@ from bench.pipeline.commits import current_offsets, decoding, landings, through_
 from bench.pipeline.figures import Figure, table_of
 from bench.pipeline.live import serving
 from bench.pipeline.many import from_files, over_the_wire
+from bench.pipeline.session import started
 from bench.pipeline.streams import streams
+from bench.pipeline.unchecked import unchecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,7 @@ class Sizes:
 def measure(home: Path, sizes: Sizes, master: str) -> Iterator[Figure]:
     """Yield the figures; `home` is a directory for logs and tables, with the log of commits in `data`."""
     jars = spark_source_jars()
-    session = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    session = session.config("spark.ui.showConsoleProgress", "false").config("spark.jars", ",".join(jars))
-    spark = session.getOrCreate()
+    spark = started(master, jars)
     try:
         yield from through_spark(spark, home / "data", sizes.commits)
         yield from landings(spark, home / "data", home / "tables", sizes.commits)
@@ -51,6 +50,7 @@ def measure(home: Path, sizes: Sizes, master: str) -> Iterator[Figure]:
             yield from streams(spark, server, sizes.records, beside=bool(jars))
     finally:
         spark.stop()
+    yield from unchecked(home / "data", sizes.commits, master)
 
 
 def main(
@@ -71,7 +71,12 @@ def main(
     try:
         count = make_log(home / "data", commits, groups)
         console.print(f"{count:,} commits written in {time.perf_counter() - begin:.0f} s")
-        figures = list(measure(home, Sizes(count, groups, partitions, records), master))
+        figures = []
+        for figure in measure(home, Sizes(count, groups, partitions, records), master):
+            figures.append(figure)
+            console.print(
+                *(cell for cell in figure.cells() if cell), sep="  ", highlight=False, soft_wrap=True
+            )
     finally:
         shutil.rmtree(home, ignore_errors=True)
     console.print(table_of(figures))

@@ -48,6 +48,8 @@ def figures(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -
     [
         ("Spark, sink that does nothing", COMMITS),
         ("the same rows, ready in Python: Spark alone", COMMITS),
+        ("Spark, sink that does nothing, without Arrow's checks", COMMITS),
+        ("the same rows, ready in Python: Spark alone, without Arrow's checks", COMMITS),
         ("land commits", COMMITS),
         ("land commits and offsets_current", COMMITS),
         ("decode to Arrow, one process, warm", COMMITS),
@@ -84,7 +86,7 @@ def test_sparks_own_kafka_source_is_beside(
     """It reads the same topics of the same server."""
     if not_fetched is not None:
         pytest.skip(not_fetched)
-    what = f"plan and read {PARTITIONS} partitions over the wire, Spark's Kafka source"
+    what = f"plan and read {PARTITIONS} of these, Spark's Kafka source"
     assert figures[what]["rows"] == PARTITIONS
     assert figures[f"{what}, connections"]["connections"] > 0
     assert figures['readStream.format("kafka"), records of 100 bytes']["rows"] == RECORDS
