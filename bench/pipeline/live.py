@@ -51,6 +51,7 @@ def serving(directory: Path) -> Iterator[Server]:
         "--listen", "127.0.0.1:0",
         "--metrics-listen", f"127.0.0.1:{metrics_port}",
         "--log-level", "warning",
+        "--with-parent",
     ]  # fmt: skip
     for name, value in _SETTINGS.items():
         command += ["--set", f"{name}={value}"]

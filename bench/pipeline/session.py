@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 def started(master: str, jars: Sequence[str] = (), java_options: str = "") -> SparkSession:
     """Start a session with these jars, and its JVM with these options."""
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": ",".join(jars),

@@ -58,7 +58,13 @@ def test_the_order_is_that_of_arrow(seed: int, widest: int, in_log_order: bool) 
 def test_columns_are_ordered_whether_or_not_their_ends_and_middle_differ() -> None:
     """A column with the same value in every row stays; one that only looks like it does not."""
     names = ["same", "almost", "text", "nothing", "few"]
-    cells = [[7] * 5, [1, 2, 1, 3, 1], ["a", "a", "a", "b", "a"], [None] * 5, [1, None, 1, 1, 1]]
+    cells: list[list[Any]] = [
+        [7] * 5,
+        [1, 2, 1, 3, 1],
+        ["a", "a", "a", "b", "a"],
+        [None] * 5,
+        [1, None, 1, 1, 1],
+    ]
     rows = pa.table([pa.array([4, 3, 2, 1, 0]), *map(pa.array, cells)], ["log_offset", *names])
     found = sorted_rows(rows, ("log_offset",)).to_pydict()
     assert found == {"log_offset": [0, 1, 2, 3, 4]} | {
