@@ -12,9 +12,9 @@ import pytest
 from bench.kafka.spark_source import fetch_spark_source
 from bench.paths import ROOT
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(600)
 
-COMMITS, PARTITIONS, RECORDS = 800, 30, 4_000
+COMMITS, PARTITIONS, RECORDS = 800, 5, 800
 SIZES = ["--commits", "500", "--groups", "4", "--partitions", str(PARTITIONS), "--records", str(RECORDS)]
 
 
@@ -35,7 +35,7 @@ def figures(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -
     command = [sys.executable, "-m", "bench.pipeline", *SIZES, "--master", "local[2]", "--out", str(out)]
     surroundings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=270, check=False
+        command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=580, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not out.with_suffix("").exists()
