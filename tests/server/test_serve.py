@@ -52,6 +52,10 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["--config", "/nowhere/headgate.toml"],
             "--config /nowhere/headgate.toml: No such file or directory",
         ),
+        (
+            ["--listen", "127.0.0.1:9092", "--metrics-listen", "127.0.0.1:9092"],
+            "--metrics-listen 127.0.0.1:9092: another address than --listen is expected",
+        ),
         (["--log-level", "loud"], "--log-level loud: debug, info, warning or error is expected"),
         (["--dta-dir", "x"], "No such option"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import tomllib
 from collections.abc import Iterator
@@ -75,6 +76,10 @@ def serve(
     if log_format not in ("text", "json"):
         _refuse(f"--log-format {log_format}: text or json is expected")
     try:
+        if metrics_listen == listen and not listen.endswith(":0"):
+            raise UsageProblem(
+                f"--metrics-listen {metrics_listen}: another address than --listen is expected"
+            )
         settings = _settings(config, set_ or [])
         options = ServeOptions(
             data_dir=data_dir,
@@ -115,10 +120,9 @@ def _refuse(*messages: str, exit_code: int = 2) -> NoReturn:
 
 
 def _in_words(problem: OSError, data_dir: Path) -> str:
-    """Return the path and the reason, without Python's numbers and quotes; without a path, the directory."""
-    if problem.strerror is None:
-        return str(problem)
-    return f"{problem.filename or data_dir}: {problem.strerror}"
+    """Return the path and the reason, without numbers and quotes. A full disk has no path of its own."""
+    path = problem.filename or (data_dir if problem.errno == errno.ENOSPC else None)
+    return str(problem) if path is None else f"{path}: {problem.strerror}"
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
