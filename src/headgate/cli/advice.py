@@ -22,8 +22,8 @@ _STOP_THEM = (
     "coordinator removes a failed member after its session timeout"
 )
 _REWIND = (
-    "`headgate consumer-groups --rewind`, with the same options, does it while the group runs; or stop its "
-    "members first"
+    "`headgate consumer-groups --rewind` sets offsets while the group runs (its targets: --to-offset, "
+    "--to-datetime, --from-file and others); or stop its members first"
 )
 _WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
 _NOT_LOADED = (
