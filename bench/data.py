@@ -38,8 +38,14 @@ def run_data(
     return float(json.loads(done.stdout)["records_per_s"])
 
 
-def produce(bootstrap: str, topic: str, records: int, partitions: int = PARTITIONS) -> dict[str, float]:
-    """Produce `records` records to all partitions; wait while the client's queue is full."""
+def produce(
+    bootstrap: str, topic: str, records: int, partitions: int = PARTITIONS, batch_records: int = 0
+) -> dict[str, float]:
+    """Produce `records` records to all partitions; wait while the client's queue is full.
+
+    With `batch_records` each batch has so many, whatever the broker's speed; otherwise a batch is sent after
+    5 ms, or as soon as an earlier one is acknowledged.
+    """
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -53,6 +59,8 @@ def produce(bootstrap: str, topic: str, records: int, partitions: int = PARTITIO
         "queue.buffering.max.messages": 200_000,
         "message.timeout.ms": 60_000,
     }
+    if batch_records:
+        config |= {"linger.ms": 1_000, "batch.num.messages": batch_records}
     producer = Producer(config)
     producer.list_topics(topic, timeout=10)
     value = bytes(RECORD_BYTES)

@@ -30,6 +30,8 @@ WARM_UP_PART = 10
 EXTRA_PART = 20
 """The topic has one record more for so many that are taken, so that no fetch waits for the last ones."""
 JVM_WARM_UP_ROUNDS = 3
+BATCH_RECORDS = 500
+"""Records of each batch of the topic, as many as a fetch asks for: both brokers have the same batches."""
 HAND_OVER_RECORDS = {"headgate": 1_000, "kafka": 20}
 """Kafka does not wake a waiting fetch for a released record: it answers when the fetch has waited 500 ms.
 More records than these would not all be handed over within the 30 s of their locks.
@@ -182,7 +184,7 @@ def prepared(peer: Peer, durability: Durability, effort: Effort) -> str:
     if done.records < wanted:
         if not done.records:
             create_topic(bootstrap, TOPIC, PARTITIONS)
-        produce(bootstrap, TOPIC, wanted - done.records)
+        produce(bootstrap, TOPIC, wanted - done.records, batch_records=BATCH_RECORDS)
         done.records = wanted
     if durability not in done.warmed:
         _warm_up(peer, bootstrap, effort)

@@ -2,7 +2,7 @@
 
 A batch has the state of all offsets from its first to its last one. Acquired is never persisted (R4.3). There
 may be a million batches, so many of them are rows of arrays: first offset, last offset, delivery state and
-delivery count.
+delivery count. A few are tuples: an operation on an array of one row takes as long as on one of a hundred.
 """
 
 from __future__ import annotations
@@ -58,20 +58,42 @@ COUNT: Final = 3
 NO_ROWS: Final[BatchRows] = np.zeros((0, 4), np.int64)
 
 
-class StateBatches:
-    """Many batches, in arrays that are never changed."""
+FEW: Final = 32
+"""Up to so many batches are kept as tuples."""
 
-    __slots__ = ("parts",)
+
+class StateBatches:
+    """Many batches, in arrays that are never changed; or a few."""
+
+    __slots__ = ("_parts", "few")
 
     def __init__(self, *parts: BatchRows) -> None:
-        self.parts = parts
-        """The batches, in order, in arrays of any lengths."""
+        self._parts = parts
+        self.few: tuple[StateBatch, ...] | None = None if parts else ()
+        """The batches, in order, if they are tuples and not in arrays."""
 
     @classmethod
     def of(cls, batches: Iterable[StateBatch]) -> StateBatches:
-        """Return these batches, in this order. Raises OverflowError for a number of more than 64 bits."""
-        rows = np.array([*batches], np.int64)
-        return cls(rows) if len(rows) else NO_BATCHES
+        """Return these batches, in this order.
+
+        Many of them with a number of more than 64 bits raise OverflowError.
+        """
+        listed = tuple(batches)
+        if len(listed) > FEW:
+            return cls(np.array(listed, np.int64))
+        return cls.of_few(listed) if listed else NO_BATCHES
+
+    @classmethod
+    def of_few(cls, batches: tuple[StateBatch, ...]) -> StateBatches:
+        """Return these batches, which stay tuples."""
+        new = cls()
+        new.few = batches
+        return new
+
+    @property
+    def parts(self) -> tuple[BatchRows, ...]:
+        """The batches, in order, in arrays of any lengths."""
+        return (np.array(self.few, np.int64),) if self.few else self._parts
 
     @property
     def rows(self) -> BatchRows:
@@ -81,13 +103,18 @@ class StateBatches:
 
     def has_state(self, state: DeliveryState) -> bool:
         """Return whether a batch has this state."""
-        return any((part[:, STATE] == state).any() for part in self.parts)
+        if self.few is not None:
+            return any(batch.delivery_state == state for batch in self.few)
+        return any((part[:, STATE] == state).any() for part in self._parts)
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts))
+        return sum(map(len, self._parts)) if self.few is None else len(self.few)
 
     def __iter__(self) -> Iterator[StateBatch]:
-        for part in self.parts:
+        if self.few is not None:
+            yield from self.few
+            return
+        for part in self._parts:
             for row in part.tolist():
                 yield StateBatch(*row)
 

@@ -16,7 +16,7 @@ from headgate.domain.ids import GroupId, Millis, TopicId
 from headgate.records.errors import MalformedRecord
 from headgate.records.offset_commit import text_bytes
 from headgate.records.reader import Reader
-from headgate.records.share_batches import NO_BATCHES, BatchRows, StateBatches
+from headgate.records.share_batches import FEW, NO_BATCHES, BatchRows, StateBatch, StateBatches
 from headgate.records.share_state_model import (
     UNKNOWN_COUNT,
     DeadLetterMark,
@@ -44,6 +44,8 @@ _times: Final = struct.Struct(">qq")
 _ROW: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("state", "i1"), ("count", ">i2"), ("tags", "u1")])
 """A batch in a value: the last byte is the number of its tagged fields."""
 _COLUMNS: Final = ("first", "last", "state", "count")
+_row: Final = struct.Struct(">qqbhB")
+_NO_TAGS: Final = 0
 
 
 def encode_share(record: ShareRecord) -> tuple[bytes, bytes | None]:
@@ -107,6 +109,9 @@ def _tags(record: ShareSnapshot | ShareUpdate) -> bytes:
 
 
 def _batches(batches: StateBatches) -> bytes:
+    few = batches.few
+    if few is not None:
+        return varint_bytes(len(few) + 1) + b"".join([_row.pack(*batch, _NO_TAGS) for batch in few])
     rows = np.zeros(len(batches), _ROW)
     for column, values in zip(_COLUMNS, batches.rows.T, strict=True):
         rows[column] = values
@@ -185,6 +190,8 @@ def _read_batches(reader: Reader) -> StateBatches:
     count = reader.count(smallest=_ROW.itemsize, is_flexible=True)
     if not count:
         return NO_BATCHES
+    if count <= FEW:
+        return _read_few(reader, count)
     rows = np.frombuffer(reader.data, _ROW, count, reader.position)
     if rows["tags"].any():
         raise reader.malformed("a state batch with tagged fields")
@@ -193,3 +200,12 @@ def _read_batches(reader: Reader) -> StateBatches:
     for at, column in enumerate(_COLUMNS):
         columns[:, at] = rows[column]
     return StateBatches(columns)
+
+
+def _read_few(reader: Reader, count: int) -> StateBatches:
+    found: list[StateBatch] = []
+    for first, last, state, delivery_count, tags in _row.iter_unpack(reader.take(count * _row.size)):
+        if tags:
+            raise reader.malformed("a state batch with tagged fields")
+        found.append(StateBatch(first, last, state, delivery_count))
+    return StateBatches.of_few(tuple(found))

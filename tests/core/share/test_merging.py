@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import groupby
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.share.state.batch_blocks import LARGEST_BLOCK, BatchBlocks
-from headgate.records.share_batches import NO_BATCHES, StateBatch, StateBatches
+from headgate.core.share.state.batch_blocks import LARGEST_BLOCK, MOST_LISTED, BatchBlocks
+from headgate.records.share_batches import FEW, NO_BATCHES, StateBatch, StateBatches
 
 batch = st.builds(
     lambda first, length, state, count: StateBatch(first, first + length, state, count),
@@ -86,3 +87,56 @@ def test_all_batches_below_the_start_offset_are_dropped() -> None:
     assert list(blocks.batches()) == [StateBatch(5, 9, 0, 1), StateBatch(20, 29, 2, 1)]
     blocks.drop_below(30)
     assert (blocks.batches(), len(blocks)) == (NO_BATCHES, 0)
+
+
+def _holes(first: int, last: int) -> list[StateBatch]:
+    """Every second offset, acknowledged."""
+    return [StateBatch(offset, offset, 2, 1) for offset in range(first, last, 2)]
+
+
+def test_a_list_that_grows_becomes_blocks_and_a_small_rest_a_list() -> None:
+    """The form depends on the number of batches, and what is in it does not depend on the form."""
+    blocks, model = BatchBlocks(), Model()
+    is_list = []
+    for step in range(MOST_LISTED // 10 + 1):
+        model.write(-1, _holes(20 * step, 20 * step + 20))
+        blocks.merge(StateBatches.of(_holes(20 * step, 20 * step + 20)), -1)
+        assert list(blocks.batches()) == model.batches()
+        is_list.append(blocks.batches().few is not None)
+    assert (is_list[0], is_list[-1]) == (True, False)
+    model.write(2 * (len(blocks) - FEW), [])
+    blocks.drop_below(model.start)
+    assert list(blocks.batches()) == model.batches()
+    assert (blocks.batches().few is not None, len(blocks)) == (True, FEW)
+
+
+def test_batches_that_were_read_stay_as_they_were() -> None:
+    """A merge into a few batches does not change what was returned before."""
+    blocks = BatchBlocks()
+    blocks.merge(StateBatches.of(_holes(0, 10)), -1)
+    before, copy = blocks.batches(), blocks.copy()
+    blocks.merge(StateBatches.of([StateBatch(0, 9, 4, 2)]), -1)
+    blocks.drop_below(4)
+    assert list(before) == list(copy.batches()) == _holes(0, 10)
+    assert list(blocks.batches()) == [StateBatch(4, 9, 4, 2)]
+
+
+def test_random_writes_agree_with_the_model_in_either_form() -> None:
+    """Small and large writes anywhere, and a start that moves on, from a list to blocks and back."""
+    random, blocks, model = Random(7), BatchBlocks(), Model()
+    forms = set()
+    for step in range(400):
+        size = random.choice([1, 1, 2, 5, 40])
+        batches = []
+        for _ in range(size):
+            first = model.start + random.randrange(600)
+            last = first + random.choice([0, 0, 1, 9])
+            batches.append(
+                StateBatch(max(0, first), max(0, last), random.choice([0, 2, 4]), random.randrange(3))
+            )
+        model.write(model.start + (300 if step % 90 == 89 else random.choice([0, 0, 2])), batches)
+        blocks.drop_below(model.start)
+        blocks.merge(StateBatches.of(batches), model.start)
+        assert list(blocks.batches()) == model.batches()
+        forms.add(blocks.batches().few is None)
+    assert forms == {True, False}

@@ -1,7 +1,8 @@
-"""The combined state batches of one share-partition, in blocks of some hundred rows.
+"""The combined state batches of one share-partition: a list of a few, or blocks of some hundred rows.
 
-A merge replaces the blocks it touches and no other, so it costs the same for ten batches and for a million.
-Arrays are replaced, never changed: whoever was given the batches keeps them as they were.
+A merge replaces the blocks it touches and no other, so it costs the same for a thousand batches and for a
+million. Arrays are replaced, never changed: whoever was given the batches keeps them as they were. Most
+share-partitions have a few batches at any time, and a merge into a list costs a tenth.
 """
 
 from __future__ import annotations
@@ -11,46 +12,77 @@ from typing import Final
 
 import numpy as np
 
-from headgate.core.share.state.merging import above, combined, merged
-from headgate.records.share_batches import FIRST, LAST, BatchRows, StateBatches
+from headgate.core.share.state.merging import above, combined, drop_below, kept_few, merged, put
+from headgate.records.share_batches import FEW, FIRST, LAST, BatchRows, StateBatch, StateBatches
 
 LARGEST_BLOCK: Final = 1024
 _SMALLEST_BLOCK: Final = 256
+MOST_LISTED: Final = 128
+"""With more batches than this the list becomes blocks; with `FEW` again, the blocks become a list."""
 
 
 class BatchBlocks:
-    """Sorted blocks of batches, none of them empty."""
+    """Sorted blocks of batches, none of them empty; without blocks, the list."""
 
-    __slots__ = ("_blocks", "_firsts", "_length")
+    __slots__ = ("_blocks", "_few", "_firsts", "_length")
 
     def __init__(self) -> None:
+        self._few: list[StateBatch] = []
+        """All batches, while there are no blocks."""
         self._blocks: list[BatchRows] = []
         self._firsts: list[int] = []
         """First offset of each block."""
         self._length = 0
+        """Number of batches in blocks."""
 
     def __len__(self) -> int:
-        return self._length
+        return self._length or len(self._few)
 
     def copy(self) -> BatchBlocks:
         """Return a copy that changes independently."""
         copy = BatchBlocks()
+        copy._few = self._few.copy()
         copy._blocks, copy._firsts, copy._length = self._blocks.copy(), self._firsts.copy(), self._length
         return copy
 
     def batches(self) -> StateBatches:
         """Return all batches as they are now."""
-        return StateBatches(*self._blocks)
+        return StateBatches(*self._blocks) if self._blocks else StateBatches.of_few(tuple(self._few))
 
     def drop_below(self, start_offset: int) -> None:
         """Remove all offsets below the start offset."""
+        if self._few:
+            drop_below(self._few, start_offset)
+            return
         if not self._firsts or self._firsts[0] >= start_offset:
             return
         whole = bisect_right(self._firsts, start_offset) - 1
         self._replace(0, whole + 1, above(self._blocks[whole], start_offset))
+        if self._length <= FEW:
+            self._become_list()
 
     def merge(self, batches: StateBatches, start_offset: int) -> None:
         """Merge any batches, as far as they are not below the start offset."""
+        if not self._blocks and batches.few is not None:
+            for batch in kept_few(batches.few, start_offset):
+                put(self._few, batch)
+            if len(self._few) > MOST_LISTED:
+                self._become_blocks()
+            return
+        if self._few:
+            self._become_blocks()
+        self._merge_rows(batches, start_offset)
+
+    def _become_list(self) -> None:
+        self._few = list(self.batches())
+        self._blocks, self._firsts, self._length = [], [], 0
+
+    def _become_blocks(self) -> None:
+        rows = np.array(self._few, np.int64)
+        self._few = []
+        self._replace(0, 0, rows)
+
+    def _merge_rows(self, batches: StateBatches, start_offset: int) -> None:
         new = above(combined(batches.rows), start_offset)
         if len(new) < 2 or len(self._blocks) < 2:
             if len(new):

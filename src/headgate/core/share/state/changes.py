@@ -20,15 +20,13 @@ from headgate.core.share.state.commands import (
     SummaryResult,
     WriteState,
 )
-from headgate.core.share.state.merging import above, combined, replaced
+from headgate.core.share.state.merging import above, combined, kept_few, replaced
 from headgate.core.share.state.state import BATCHES_A_RECORD, ShareState, split
 from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import (
-    NO_BATCHES,
     PERSISTED_STATES,
-    BatchRows,
     DeliveryState,
     StateBatch,
     StateBatches,
@@ -50,8 +48,6 @@ _Refusal: TypeAlias = "tuple[ErrorCode, str] | None"
 _LARGEST_COUNT: Final = 2**15 - 1
 _LARGEST_OFFSET: Final = 2**63 - 2
 _STATES: Final = sorted(PERSISTED_STATES)
-_FEW: Final = 32
-"""Up to so many batches are checked one by one, which is then faster."""
 _INVALID: Final = "A state batch has invalid offsets, or a delivery state or count that cannot be persisted."
 _UNINITIALIZED: Final = "operation on uninitialized share partition not allowed."
 
@@ -129,19 +125,18 @@ class Changes:
         if refusal is not None or state is None:
             return (), _refused(StateResult, refusal)
         given = command.batches
-        rows = (given if isinstance(given, StateBatches) else StateBatches.of(given)).rows
-        reason = _why_invalid(rows, command.start_offset)
+        given = given if isinstance(given, StateBatches) else StateBatches.of(given)
+        reason = _why_invalid(given, command.start_offset)
         if reason is not None:
             return (), _refused(StateResult, (ErrorCode.INVALID_REQUEST, reason))
         start = max(command.start_offset, state.start_offset)
-        batches = StateBatches(above(combined(rows), start)) if len(rows) else NO_BATCHES
         update = ShareUpdate(
             key=key,
             snapshot_epoch=state.snapshot_epoch,
             leader_epoch=state.leader_epoch,
             start_offset=UNCHANGED if start == state.start_offset else start,
             delivery_complete_count=_complete_count(state, command),
-            batches=batches,
+            batches=_kept(given, start),
             dead_letters=command.dead_letters,
         )
         return self._change(state, update, system_time), StateResult()
@@ -239,20 +234,25 @@ def _complete_count(state: ShareState, command: WriteState) -> int:
     return count if start > state.start_offset else state.delivery_complete_count
 
 
-def _why_invalid(rows: BatchRows, start_offset: int) -> str | None:
+def _kept(batches: StateBatches, start_offset: int) -> StateBatches:
+    """Return any batches as a combined list of what is not below the start offset."""
+    if batches.few is None:
+        return StateBatches(above(combined(batches.rows), start_offset))
+    return StateBatches.of_few(tuple(kept_few(batches.few, start_offset)))
+
+
+def _why_invalid(batches: StateBatches, start_offset: int) -> str | None:
     if start_offset < UNCHANGED:
         return f"The start offset {start_offset} is negative."
-    if not len(rows):
-        return None
-    if len(rows) <= _FEW:
-        return None if all(map(_is_valid, rows.tolist())) else _INVALID
-    first, last, state, count = rows.T
+    if batches.few is not None:
+        return None if all(map(_is_valid, batches.few)) else _INVALID
+    first, last, state, count = batches.rows.T
     is_invalid = (first < 0) | (last < first) | (last > _LARGEST_OFFSET)
     is_invalid |= ~np.isin(state, _STATES) | (count < 0) | (count > _LARGEST_COUNT)
     return _INVALID if is_invalid.any() else None
 
 
-def _is_valid(batch: list[int]) -> bool:
+def _is_valid(batch: StateBatch) -> bool:
     first, last, state, count = batch
     return 0 <= first <= last <= _LARGEST_OFFSET and state in _STATES and 0 <= count <= _LARGEST_COUNT
 

@@ -1,4 +1,4 @@
-"""The merge rule of state batches (F18), over arrays.
+"""The merge rule of state batches (F18): over arrays, and one by one where there are a few.
 
 1. A combined list is sorted, without overlaps, and neighbours with equal state and count are one batch.
 2. Where two batches overlap, each offset has the higher delivery count; of equal counts, the higher delivery
@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -72,6 +73,74 @@ def replaced(batches: BatchRows, offsets: Sequence[tuple[int, int]]) -> BatchRow
     bounds = _bounds(batches, new)
     is_new = _ranks_at(new, bounds[:-1]) != _NO_BATCH
     return _between(bounds, np.where(is_new, 0, _ranks_at(batches, bounds[:-1])))
+
+
+def put(batches: list[StateBatch], new: StateBatch) -> None:
+    """Merge one batch into a combined list."""
+    if not batches or batches[-1].last_offset < new.first_offset:
+        _append(batches, new)
+        return
+    begin = bisect_right(batches, (new.first_offset,)) - 1
+    if begin < 0 or batches[begin].last_offset < new.first_offset - 1:
+        begin += 1
+    end = bisect_right(batches, (new.last_offset + 2,), begin)
+    batches[begin:end] = _overlaid(batches[begin:end], new)
+
+
+def _overlaid(batches: Sequence[StateBatch], new: StateBatch) -> list[StateBatch]:
+    """Return a combined list of these batches and one that overlaps or touches each of them."""
+    found: list[StateBatch] = []
+    first, end, state, count = new.first_offset, new.last_offset, new.delivery_state, new.delivery_count
+    for batch in batches:
+        if batch.first_offset < first:
+            last = min(batch.last_offset, first - 1)
+            _append(found, StateBatch(batch.first_offset, last, batch.delivery_state, batch.delivery_count))
+        elif first < batch.first_offset:
+            last = min(end, batch.first_offset - 1)
+            _append(found, StateBatch(first, last, state, count))
+            first = last + 1
+        last = min(batch.last_offset, end)
+        if first <= last:
+            is_higher = (count, state) > (batch.delivery_count, batch.delivery_state)
+            higher = new if is_higher else batch
+            _append(found, StateBatch(first, last, higher.delivery_state, higher.delivery_count))
+            first = last + 1
+        if batch.last_offset > end:
+            rest = max(batch.first_offset, end + 1)
+            _append(found, StateBatch(rest, batch.last_offset, batch.delivery_state, batch.delivery_count))
+    if first <= end:
+        _append(found, StateBatch(first, end, state, count))
+    return found
+
+
+def _append(batches: list[StateBatch], new: StateBatch) -> None:
+    """Add a batch after all others; one that is equal to the last one, and touches it, is joined to it."""
+    if batches:
+        first, last, state, count = batches[-1]
+        if last + 1 == new.first_offset and state == new.delivery_state and count == new.delivery_count:
+            batches[-1] = StateBatch(first, new.last_offset, state, count)
+            return
+    batches.append(new)
+
+
+def drop_below(batches: list[StateBatch], start_offset: int) -> None:
+    """Remove all offsets below one from a combined list."""
+    dropped = bisect_right(batches, (start_offset,))
+    if dropped and batches[dropped - 1].last_offset >= start_offset:
+        dropped -= 1
+        batches[dropped] = batches[dropped]._replace(first_offset=start_offset)
+    del batches[:dropped]
+
+
+def kept_few(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Return any few batches, in any order, as a combined list of what is not below an offset."""
+    kept: list[StateBatch] = []
+    for batch in batches:
+        if batch.first_offset >= start_offset:
+            put(kept, batch)
+        elif batch.last_offset >= start_offset:
+            put(kept, batch._replace(first_offset=start_offset))
+    return kept
 
 
 def _bounds(*lists: BatchRows) -> BatchRows:
