@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 SEEDS ?= 1..50
+OF ?= all
 SECONDS_EACH ?= 300
 MODULES ?= core/offsets
 MINUTES ?= 20
@@ -39,8 +40,8 @@ lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make simulate SEEDS=1..200
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+simulate: $(BIN)/.ready  ## Run whole lives of the server from seeds: make simulate SEEDS=1..200 OF=groups|transactions|shares|all
+	$(BIN)/python -m tests.simulation --of $(OF) --seeds $(SEEDS)
 
 hostile: $(BIN)/.ready  ## Attack a real server and the ring of its syncs for minutes: make hostile SECONDS_EACH=1800
 	$(BIN)/python -m pytest -q -s tests/hostile --timeout 0 --hostile-seconds $(SECONDS_EACH)

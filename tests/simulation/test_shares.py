@@ -1,6 +1,6 @@
 """Share groups in the simulation: nothing is found, and deliberate faults are.
 
-`python -m tests.simulation.shares --seeds 1..500` runs more seeds than these.
+`make simulate OF=shares SEEDS=1..500` runs more seeds than these.
 """
 
 from __future__ import annotations

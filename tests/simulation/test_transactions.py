@@ -1,6 +1,6 @@
 """The simulation of transactions finds no violation in the server, and detects deliberate faults.
 
-`python -m tests.simulation --transactions --seeds 1..1000` runs more seeds than these.
+`make simulate OF=transactions SEEDS=1..1000` runs more seeds than these.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def test_nothing_is_found_in_transactions() -> None:
         "lost connections",
         "power cuts",
         "refused producers",
+        "settings of the clock",
         "torn writes",
     )
     assert [what for what in exercised if not counts[what]] == []
@@ -58,7 +59,13 @@ def test_a_seed_with_transactions_replays_exactly() -> None:
 
 FAILING = {"trouble_seconds": 0.5, "pace_seconds": 0.005, "troubles": ("kill", "power")}
 RIVALS = {"rivals": 2, "timeout_seconds": 1.0, "troubles": ("disconnect",)}
-WORKING = {"workers": 3, "producers": 2, "trouble_seconds": 2.0, "troubles": ("disconnect", "kill")}
+WORKING = {
+    "workers": 3,
+    "producers": 2,
+    "trouble_seconds": 0.5,
+    "clock_seconds": 0.0,
+    "troubles": ("disconnect", "kill"),
+}
 STOPPING = {"trouble_seconds": 0.5, "pace_seconds": 0.005, "troubles": ("stop",)}
 OLD = {"server_version": 0, "lost_share": 0.1, "troubles": ("disconnect",), "pace_seconds": 0.005}
 
@@ -74,6 +81,8 @@ OLD = {"server_version": 0, "lost_share": 0.1, "troubles": ("disconnect",), "pac
         (broken.the_start_does_not_wait_for_markers, FAILING),
         (broken.decisions_are_told_before_they_are_durable, FAILING),
         (broken.timeouts_are_forgotten_by_a_load, FAILING),
+        (broken.decisions_are_forgotten_by_a_load, FAILING),
+        (broken.a_load_believes_the_clock, FAILING | {"clock_seconds": 0.3}),
         (broken.a_timeout_keeps_the_epoch, {"timeout_seconds": 1.0}),
         (broken.readers_pass_the_last_stable_offset, {}),
         (broken.aborted_transactions_are_not_listed, {}),
@@ -102,3 +111,13 @@ def test_the_simulation_of_transactions_notices_that(
         for seed in range(1, MOST_SEEDS + 1)
     )
     assert any(world.run().violation for world in worlds)
+
+
+@pytest.mark.interpreted
+def test_a_decision_that_is_never_carried_through_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would wait for it for ever, before it listens."""
+    broken.decisions_are_forgotten_by_a_load(monkeypatch)
+    worlds = (TransactionWorld(seed, TRANSACTIONS, **FAILING) for seed in range(1, MOST_SEEDS))
+    violation = next(found for world in worlds if (found := world.run().violation))
+    assert "has not started" in violation and " is Prepare" in violation, violation
+    assert "id-" in violation

@@ -123,6 +123,12 @@ class Groups:
 
     # --- all groups ---
 
+    def ids(self) -> Iterator[GroupId]:
+        """Yield the ids of all groups, some of them more than once; nothing may change meanwhile."""
+        for kind in self.kinds:
+            yield from kind.group_ids()
+        yield from self._offsets.group_ids()
+
     def _all(self) -> Iterator[ListedGroup]:
         """Yield all groups; they may change meanwhile, and those created meanwhile are not included."""
         ids_by_kind = [(kind, kind.group_ids()) for kind in self.kinds]

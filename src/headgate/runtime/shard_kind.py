@@ -7,7 +7,7 @@ construction of an empty shard. The runtime names no kind. CONTRIBUTING.md expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -63,6 +63,10 @@ def _one(change: Any) -> int:
     return 1
 
 
+def _no_keys(shard: Any) -> Iterator[str]:
+    return iter(())
+
+
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
     """Encoding and decoding of the records of a kind."""
@@ -93,6 +97,8 @@ class ShardKind(Generic[ShardT]):
     """Commands for a shard that was loaded."""
     partition_of: Callable[[str, int], int] = partition_for
     """Returns the partition of a key, given the number of partitions."""
+    keys_of: Callable[[ShardT], Iterator[str]] = _no_keys
+    """Returns the keys of all that a shard holds. They are checked after a load."""
 
     def batches_for(self, log: StateLog) -> RecordBatches:
         """Make the encoder of batches for a log."""

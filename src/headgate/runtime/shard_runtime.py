@@ -132,6 +132,8 @@ class ShardRuntime(Generic[ShardT]):
         """Monotonic clock, in seconds."""
         self.on_loading: Callable[[], None] = lambda: None
         """Called before the shard is loaded from its log, at the start and after a failure."""
+        self.check_loaded: Callable[[ShardT], Iterator[None]] = lambda shard: iter(())
+        """Looks at what was loaded, in steps, and reports what does not belong here."""
         self.on_loaded: Callable[[], None] = lambda: None
         """Called when the shard is loaded, before other commands."""
         self.on_released: Callable[[], None] = lambda: None
@@ -539,7 +541,7 @@ class ShardRuntime(Generic[ShardT]):
         self._state = State.LOADING
         self._others = []
         start = self._start = ShardStart(
-            self.shard, self._new_shard, self._kind.records, self.log, self.watch
+            self.shard, self._new_shard, self._kind.records, self.log, self.watch, self.check_loaded
         )
         try:
             await start.run()

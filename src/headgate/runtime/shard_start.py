@@ -40,8 +40,12 @@ class ShardStart(Generic[ShardT]):
         records: RecordFormat,
         log: StateLog,
         watch: LoopWatch,
+        check: Callable[[ShardT], Iterator[None]],
     ) -> None:
-        """`shard` is empty. `new_shard` makes another one if a checkpoint is not usable."""
+        """`shard` is empty. `new_shard` makes another one if a checkpoint is not usable. `check` looks at
+        what was loaded, in steps.
+        """
+        self._check = check
         self.shard = shard
         self.position = 0
         """End of the log."""
@@ -66,6 +70,7 @@ class ShardStart(Generic[ShardT]):
         try:
             await self._restore_checkpoint()
             await self._apply_log()
+            await self._take_turns(self._check(self.shard))
         except (CorruptBatch, MalformedRecord) as problem:
             raise LogDamaged(
                 errno.EIO, f"{problem}; `headgate log verify` tells more", self._log.name

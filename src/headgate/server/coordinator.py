@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.group_answers import gather
 from headgate.core.contract import Shard
@@ -13,6 +15,10 @@ from headgate.runtime.quarantine import Quarantine
 from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_KEYS_A_STEP: Final = 256
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
@@ -25,8 +31,10 @@ class Coordinator(Generic[ShardT]):
         self._runtimes = runtimes
         self._partition_of = kind.partition_of
         self._quarantine = Quarantine(asyncio.get_running_loop().time)
-        for runtime in runtimes:
+        self._keys_of = kind.keys_of
+        for index, runtime in enumerate(runtimes):
             runtime.quarantine = self._quarantine
+            runtime.check_loaded = partial(self._check_keys, index)
 
     @property
     def runtimes(self) -> Sequence[ShardRuntime[ShardT]]:
@@ -61,6 +69,26 @@ class Coordinator(Generic[ShardT]):
         """Return the partition of the topic to which a key belongs."""
         count = len(self._runtimes)
         return 0 if count == 1 else self._partition_of(key, count)
+
+    def _check_keys(self, index: int, shard: ShardT) -> Iterator[None]:
+        """Report the keys of a loaded shard that belong to other ones: nobody asks this shard for them."""
+        strangers: list[str] = []
+        for count, key in enumerate(self._keys_of(shard), 1):
+            if self.partition_of(key) != index:
+                strangers.append(key)
+            if not count % _KEYS_A_STEP:
+                yield
+        if strangers:
+            logger.error(
+                "a log has records of keys that belong to other partitions, and they are not served. "
+                "Restore the log from a backup if files were swapped or renamed",
+                extra={
+                    "log": self._runtimes[index].log.name,
+                    "keys": len(strangers),
+                    "first": strangers[0],
+                    "belongs_to": self.partition_of(strangers[0]),
+                },
+            )
 
     def look_at_log(self, partition: Partition) -> None:
         """Make the shard whose log is this partition, if any, check whether the log has failed."""

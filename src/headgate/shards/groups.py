@@ -59,4 +59,5 @@ def group_shards(
         records=GROUP_RECORDS,
         new_shard=new_shard,
         first_commands=first_commands,
+        keys_of=lambda shard: shard.groups.ids(),
     )

@@ -31,4 +31,5 @@ def share_state_shards(
         records=RecordFormat(encode_share, decode_share),
         new_shard=lambda: ShareStateShard(settings),
         first_commands=first_commands,
+        keys_of=lambda shard: (key.name for key in shard.states),
     )

@@ -35,4 +35,5 @@ def transaction_shards(
         },
         records=RecordFormat(encode_transaction, _decode),
         new_shard=new_shard,
+        keys_of=lambda shard: iter(shard.by_id),
     )

@@ -28,10 +28,15 @@ ALL: Pairs = frozenset({("t", 0), ("t", 1), ("t", 2)})
 
 
 def classic_group(
-    assigned: bytes | None = None, *, protocol: str = "range", metadata: bytes | None = None, **settings: str
+    assigned: bytes | None = None,
+    *,
+    protocol: str = "range",
+    metadata: bytes | None = None,
+    harness_type: type[ConsumerHarness] = ConsumerHarness,
+    **settings: str,
 ) -> ConsumerHarness:
     """A stable group of one classic member "a" in generation 1, which has everything unless told."""
-    h = ConsumerHarness(None, group_initial_rebalance_delay_ms="0", **settings)
+    h = harness_type(None, group_initial_rebalance_delay_ms="0", **settings)
     protocols = ((protocol, subscription("t") if metadata is None else metadata),)
     h.send(
         join(

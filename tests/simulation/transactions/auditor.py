@@ -193,8 +193,7 @@ class Auditor:
 
     def _is_timing_out(self, one: Transaction, fates: Iterable[Fate]) -> bool:
         """Return whether the server may be writing the markers of a timeout just now."""
-        age_seconds = self._world.time.seconds - one.began_at
-        return age_seconds >= one.timeout_seconds and Fate.COMMITTED not in fates
+        return self._books.may_have_timed_out(one, self._world.time.seconds) and Fate.COMMITTED not in fates
 
     async def _read(self, link: Link, place: Place, isolation_level: int) -> Read:
         """Read a partition from its start to its end."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Violation
 
 from headgate.core.contract import Producer
@@ -24,6 +25,8 @@ Place = tuple[str, int]
 """Topic and partition."""
 Key = tuple[str, str, int]
 """Group, topic and partition."""
+_READING_SECONDS = 0.002
+"""Two readings of the clock within a millisecond may differ by one."""
 NOTHING = -1
 """The offset of a partition without one."""
 
@@ -106,7 +109,8 @@ class OffsetWrite:
 class Books:
     """All transactions and all writes of offsets."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: SimulatedTime) -> None:
+        self._time = time
         self.transactions: dict[int, Transaction] = {}
         self.writes: dict[Key, list[OffsetWrite]] = {}
         self.seen: dict[Place, list[bytes]] = {}
@@ -153,12 +157,23 @@ class Books:
         """Return whether the producer of an answer may be fenced: by another one, or because its transaction
         took too long.
         """
-        if one is not None and now - one.began_at >= one.timeout_seconds:
+        if one is not None and self.may_have_timed_out(one, now):
             return True
         return any(
             other is not ask and other.transactional_id == ask.transactional_id and other.until > ask.sent_at
             for other in self._asks
         )
+
+    def may_have_timed_out(self, one: Transaction, now: float) -> bool:
+        """Return whether the coordinator may find that a transaction took too long.
+
+        While it runs, it goes by steady time. After a load it goes by the system time, which may have been
+        set forward meanwhile.
+        """
+        if one.began_at > now:
+            return False
+        rise_seconds = self._time.largest_rise(one.began_at, now) / 1000 + _READING_SECONDS
+        return max(now - one.began_at, rise_seconds) >= one.timeout_seconds
 
     # --- transactions ---
 

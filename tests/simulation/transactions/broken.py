@@ -12,9 +12,10 @@ from headgate.api import produced_transactions
 from headgate.core.consumer import offsets as consumer_offsets
 from headgate.core.offsets.pending import PendingOffsets
 from headgate.core.offsets.transactions import OffsetTransactions
-from headgate.core.transactions import decisions, shard, transitions
+from headgate.core.transactions import decisions, shard, states, transitions
 from headgate.core.transactions.shard import TransactionShard
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
 from headgate.log.segments import Segments
 from headgate.log.transaction_fates import TransactionFates
 from headgate.runtime.local_log import LocalLog
@@ -77,6 +78,30 @@ def timeouts_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
             one._deadlines.cancel(transactional_id)
 
     patch.setattr(TransactionShard, "loaded", without_deadlines)
+
+
+def decisions_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
+    loaded = TransactionShard.loaded
+
+    def without_decisions(one: TransactionShard, now: Any) -> None:
+        loaded(one, now)
+        one._untold.clear()
+
+    patch.setattr(TransactionShard, "loaded", without_decisions)
+
+
+def a_load_believes_the_clock(patch: pytest.MonkeyPatch) -> None:
+    """A clock that was set back keeps a transaction open for as long."""
+    loaded = TransactionShard.loaded
+
+    def by_the_clock(one: TransactionShard, now: Any) -> None:
+        loaded(one, now)
+        for transactional_id, each in one.by_id.items():
+            if each.state is states.ONGOING:
+                age_ms = one._system_time.at(now) - each.start_timestamp
+                one._deadlines.set(transactional_id, Millis(now + max(each.timeout_ms - age_ms, 0)))
+
+    patch.setattr(TransactionShard, "loaded", by_the_clock)
 
 
 def a_timeout_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:

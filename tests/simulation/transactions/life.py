@@ -12,6 +12,7 @@ from tests.simulation.requests import Violation
 from tests.simulation.transactions.link import Link
 from tests.simulation.transactions.worker import topic_id
 
+from headgate.core.transactions.states import PREPARED
 from headgate.log.memory_filesystem import PowerCut
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
@@ -20,6 +21,9 @@ from headgate.topics.topics import NewTopic
 
 if TYPE_CHECKING:
     from tests.simulation.transactions.world import TransactionWorld
+
+
+LONGEST_START_SECONDS = 300
 
 
 class TransactionLife:
@@ -66,7 +70,8 @@ class TransactionLife:
         self.began_at = world.time.seconds
         self.node = BrokerNode(world.disk, DATA_DIR, world.plan.settings(), world.time)
         self.node.topics._shared.seconds = lambda: world.time.seconds
-        await self.node.start()
+        if not await self._starts():
+            return
         self._create_topics()
         self.listener = Listener(self.node)
         starting = self._loop.create_task(world.started(self))
@@ -78,6 +83,27 @@ class TransactionLife:
                 link.lose()
             self._loop.finish_works()
             self.node.close()
+
+    async def _starts(self) -> bool:
+        """Start the node; return False if the life ends before. Raises what the start raises."""
+        stuck = self._loop.call_later(LONGEST_START_SECONDS, self._report_stuck_start)
+        start = self._loop.create_task(self.node.start())
+        await asyncio.wait((start, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        stuck.cancel()
+        if not start.done():
+            return False
+        start.result()
+        return True
+
+    def _report_stuck_start(self) -> None:
+        """Report a start that waits for ever, and the transactions that are not carried through."""
+        prepared = [
+            f"{one.transactional_id} is {one.state.title}"
+            for shard in self.node.transactions.shards()
+            for one in shard.by_id.values()
+            if one.state in PREPARED
+        ]
+        self.world.journal.report(f"the server has not started after {LONGEST_START_SECONDS} s: {prepared}")
 
     def _create_topics(self) -> None:
         for name, settings in self.world.topics.items():

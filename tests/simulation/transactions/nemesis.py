@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.requests import Violation
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_FAILED_STARTS = 5
 LOOK_EVERY_SECONDS = 0.2
+JUMPS_MS = (0, 1, 40, 900, 5_000, 30_000, 2 * 3_600_000)
+"""How far the clock is set from the true time, forward or back; shorter than any retention."""
 
 
 class Nemesis:
@@ -23,6 +26,7 @@ class Nemesis:
     def __init__(self, world: TransactionWorld) -> None:
         self._world = world
         self._failed_starts = 0
+        self._clock_random = Random(f"clock of {world.seed}")
         self._life: TransactionLife
 
     def begin(self, life: TransactionLife) -> None:
@@ -31,6 +35,7 @@ class Nemesis:
         self._failed_starts = 0
         self._rest()
         self._look()
+        self._rest_of_clock()
 
     def ended(self, kind: str) -> None:
         """Note how a life ended. Raises Violation if the server does not start any more."""
@@ -39,6 +44,30 @@ class Nemesis:
             self._world.disk.heal()
         if self._failed_starts > MOST_FAILED_STARTS:
             raise Violation("the server does not start any more on a disk that works")
+
+    # --- the clock ---
+
+    def between_lives(self) -> None:
+        """Perhaps set the clock while the server is down."""
+        if self._world.plan.clock_seconds and self._clock_random.random() < 0.5:
+            self._set_clock()
+
+    def _rest_of_clock(self) -> None:
+        seconds = self._world.plan.clock_seconds
+        if seconds:
+            self._life.later(self._clock_random.expovariate(1 / seconds), self._set_clock_and_rest)
+
+    def _set_clock_and_rest(self) -> None:
+        self._set_clock()
+        self._rest_of_clock()
+
+    def _set_clock(self) -> None:
+        random, time, journal = self._clock_random, self._world.time, self._world.journal
+        time.set(time.true_ms + random.choice(JUMPS_MS) * random.choice((-1, 1)))
+        journal.trace(f"the clock is {time.system_time() - time.true_ms} ms ahead")
+        journal.counts["settings of the clock"] += 1
+
+    # --- faults ---
 
     def _look(self) -> None:
         """End the life when there were enough transactions."""

@@ -38,6 +38,8 @@ class TransactionPlan:
     checkpoint_records: int
     greatest_epoch: int
     """Epochs after which a producer gets a new id."""
+    clock_seconds: float
+    """Average time between settings of the system clock; 0 for none."""
     troubles: tuple[str, ...] = TROUBLES
 
     @classmethod
@@ -60,6 +62,7 @@ class TransactionPlan:
             segment_bytes=random.choice((1024, 4096, 1 << 20)),
             checkpoint_records=random.choice((10, 100, 5000)),
             greatest_epoch=random.choice((7, 2**15 - 1)),
+            clock_seconds=random.choice((0.0, 0.3, 3.0)),
         )
 
     def settings(self) -> Settings:

@@ -54,7 +54,7 @@ class TransactionWorld:
         self.time = SimulatedTime()
         self.journal = Journal(self.time)
         self.disk = SimulatedDisk(self.time, self.journal.counts)
-        self.books = Books()
+        self.books = Books(self.time)
         self.most_transactions = transactions
         segments = {"segment.bytes": str(self.plan.segment_bytes)}
         self.topics = {"kept": segments, "compacted": segments | {"cleanup.policy": "compact"}}
@@ -119,6 +119,7 @@ class TransactionWorld:
         else:
             self.disk.kill()
         self.time.seconds += self.random.random() * 5
+        self._nemesis.between_lives()
 
     async def started(self, life: TransactionLife) -> None:
         """Check what the server has, before its clients come; then let them work."""
