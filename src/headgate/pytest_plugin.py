@@ -3,11 +3,11 @@
     def test_orders_are_consumed(headgate_broker):
         producer = Producer({"bootstrap.servers": headgate_broker.bootstrap_servers})
 
-`headgate_broker` lives as long as the session, `headgate_module_broker` as long as a module, and
-`headgate_test_broker` as long as a test. Settings come from
+`headgate_broker` lives as long as the session, `headgate_module_broker` as long as a module,
+`headgate_class_broker` as long as a class, and `headgate_test_broker` as long as a test. Settings come from
 
 1. the option `headgate_settings` of pytest's configuration, one `name=value` per line, for all of them;
-2. the marker `headgate`, for brokers of a module or a test:
+2. the marker `headgate`, for brokers of a module, a class or a test:
    `@pytest.mark.headgate({"num.partitions": "3"})`, or `pytestmark = ...` for a module;
 3. an indirect parameter, for any of them:
    `@pytest.mark.parametrize("headgate_broker", [{"num.partitions": "3"}], indirect=True)`.
@@ -45,7 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
-        "markers", "headgate(settings): broker settings of headgate_module_broker and headgate_test_broker"
+        "markers",
+        "headgate(settings): broker settings of headgate_module_broker (on the module), "
+        "headgate_class_broker (on module or class) and headgate_test_broker",
     )
     config.stash[_RUNNING] = {}
 
@@ -60,6 +62,13 @@ def headgate_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def headgate_module_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker, shared by the tests of a module."""
+    with _broker(request) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="class")
+def headgate_class_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A running broker, shared by the tests of a class."""
     with _broker(request) as broker:
         yield broker
 
@@ -108,18 +117,38 @@ def _texts(settings: object) -> dict[str, str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Refuse a marker that would have no effect, and note where the logs end."""
     names = set(getattr(item, "fixturenames", ()))
-    is_marked = any(marker.name == "headgate" for marker in item.own_markers)
-    if is_marked and "headgate_test_broker" not in names:
-        pytest.fail(
-            "@pytest.mark.headgate has an effect on headgate_test_broker only, as tests share the other "
-            "brokers; for headgate_module_broker mark the module, and parametrize headgate_broker",
-            pytrace=False,
-        )
+    problem = _without_effect(item, names)
+    if problem is not None:
+        pytest.fail(problem, pytrace=False)
     item.stash[_LOGGED] = {
         str(broker.log_path): broker.log_path.stat().st_size
         for broker in item.config.stash[_RUNNING].values()
         if broker.log_path.exists()
     }
+
+
+def _without_effect(item: pytest.Item, names: set[str]) -> str | None:
+    """Return why a marker has no effect on the brokers of a test; None if it has one, or there is none."""
+    if "headgate_test_broker" in names:
+        return None
+    if _is_marked(item):
+        return (
+            "@pytest.mark.headgate on a test has an effect on headgate_test_broker only, as tests share the "
+            "other brokers; mark the class for headgate_class_broker, the module for headgate_module_broker, "
+            "and parametrize headgate_broker"
+        )
+    shared = sorted(names & {"headgate_broker", "headgate_module_broker"})
+    is_of_class = any(isinstance(one, pytest.Class) and _is_marked(one) for one in item.listchain())
+    if is_of_class and shared and "headgate_class_broker" not in names:
+        return (
+            "@pytest.mark.headgate on a class has an effect on headgate_class_broker and "
+            f"headgate_test_broker, not on {shared[0]}, which is shared with tests outside of the class"
+        )
+    return None
+
+
+def _is_marked(node: pytest.Item | pytest.Collector) -> bool:
+    return any(marker.name == "headgate" for marker in node.own_markers)
 
 
 @pytest.hookimpl(wrapper=True)

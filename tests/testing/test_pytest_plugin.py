@@ -97,7 +97,42 @@ def test_a_marker_without_effect_is_refused(tmp_path: Path) -> None:
             pass
     """
     done = run_pytest(tmp_path, source)
-    assert "@pytest.mark.headgate has an effect on headgate_test_broker only" in done.stdout
+    assert "@pytest.mark.headgate on a test has an effect on headgate_test_broker only" in done.stdout
+
+
+def test_the_marker_of_a_class_is_for_the_broker_of_the_class(tmp_path: Path) -> None:
+    """All its tests share one broker with these settings; with a broker that others share, it is refused."""
+    source = """
+        from confluent_kafka.admin import AdminClient, ConfigResource
+
+        def partitions(broker):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            (node,) = admin.list_topics(timeout=10).brokers
+            (described,) = admin.describe_configs([ConfigResource("broker", str(node))]).values()
+            return described.result(10)["num.partitions"].value
+
+        @pytest.mark.headgate({"num.partitions": 7})
+        class TestMarked:
+            pids = set()
+
+            @pytest.mark.parametrize("number", [1, 2])
+            def test_its_own(self, number, headgate_class_broker):
+                self.pids.add(headgate_class_broker.pid)
+                assert partitions(headgate_class_broker) == "7"
+                assert len(self.pids) == 1
+
+            def test_of_the_test(self, headgate_test_broker):
+                assert partitions(headgate_test_broker) == "7"
+
+            def test_without_broker(self):
+                pass
+
+            def test_shared(self, headgate_module_broker):
+                pass
+    """
+    done = run_pytest(tmp_path, source)
+    assert "4 passed, 1 error" in done.stdout, done.stdout
+    assert "not on headgate_module_broker, which is shared with tests outside" in done.stdout
 
 
 def test_an_invalid_setting_is_told_in_the_failure(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def _facts(node: Node) -> Mapping[str, str]:
         "broker.id": str(node.node_id),
         "group.coordinator.rebalance.protocols": "classic,consumer",
         "listeners": address,
-        "log.dirs": str(node.topics.data_dir),
+        "log.dirs": node.topics.data_dir_text,
         "process.roles": "broker,controller",
     }
 

@@ -32,7 +32,7 @@ def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
 
 
 def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[DescribeLogDirsResponse]:
-    result = DescribeLogDirsResult(log_dir=str(node.topics.data_dir.absolute()))
+    result = DescribeLogDirsResult(log_dir=node.topics.data_dir_text)
     result.total_bytes, result.usable_bytes = _space(node.topics.data_dir)
     try:
         for topic, indexes in _wanted(node, request):

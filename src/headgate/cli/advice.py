@@ -47,12 +47,19 @@ _BY_CODE = {
 
 
 def in_words(error: ClientError, command: str = "consumer-groups") -> str:
-    """Return the error and the advice for it, on one line; `command` is the one that describes the groups."""
+    """Return the error, the advice for it and its notes, on one line; `command` is the one that describes the
+    groups.
+    """
     if isinstance(error, PartlyRefused):
         advice = _advice(next(iter(error.refused.values())))
     else:
         advice = _advice(error)
-    return f"{error}; {advice.format(command=command)}" if advice else str(error)
+    return with_notes(f"{error}; {advice.format(command=command)}" if advice else str(error), error)
+
+
+def with_notes(text: str, error: BaseException) -> str:
+    """Return a text with the notes of an error, on one line."""
+    return "; ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _advice(error: ClientError) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -35,6 +35,17 @@ CommandConfig = Annotated[
 ]
 
 
+def output_option(*formats: str, help: str = "The format of the output.", **more: Any) -> Any:
+    """Return the option --output, which shells complete with these formats."""
+    return connection_option(
+        "--output", metavar="|".join(formats), help=help, autocompletion=lambda: list(formats), **more
+    )
+
+
+Output = Annotated[str, output_option(*OUTPUTS)]
+TableOrJson = Annotated[str, output_option("table", "json")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Connecting:
     """The options of the connection, which every command of a cluster has."""
@@ -53,9 +64,7 @@ class Connecting:
 class ConnectingAndPrinting(Connecting):
     """The same and the format of the output."""
 
-    output: Annotated[
-        str, connection_option("--output", metavar="table|json|csv", help="The format of the output.")
-    ] = "table"
+    output: Output = "table"
 
 
 def security_of(command_config: Path | None) -> Security:
@@ -90,10 +99,11 @@ def open_admin(server: str, timeout_ms: int, command_config: Path | None) -> Adm
         raise UsageProblem(f"--bootstrap-server {server}: {problem}") from problem
 
 
-def run_with_admin(options: Connecting, act: Callable[[Admin], int]) -> int:
+def run_with_admin(options: Connecting, act: Callable[[Admin], int], command: str = "consumer-groups") -> int:
     """Do something with an Admin and return its exit code; 2 for invalid options, 1 if it is refused.
 
-    What went wrong is told on standard error, with advice. After Ctrl-C the exit code is 130.
+    What went wrong is told on standard error, with advice that names `command`. After Ctrl-C the exit code is
+    130.
     """
     from headgate.cli.advice import in_words
     from headgate.cli.printing import say
@@ -106,7 +116,7 @@ def run_with_admin(options: Connecting, act: Callable[[Admin], int]) -> int:
         say(str(problem))
         return 2
     except ClientError as error:
-        say(in_words(error))
+        say(in_words(error, command))
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -7,6 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from headgate.cli.connecting import TableOrJson
+
 
 def import_kafka(
     from_kafka_log: Annotated[
@@ -29,7 +31,7 @@ def import_kafka(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the logs and print what would be done; write nothing.")
     ] = False,
-    output: Annotated[str, typer.Option(help="table or json.")] = "table",
+    output: TableOrJson = "table",
 ) -> None:
     """Take over the directory of a stopped Apache Kafka 4 broker (KRaft) into a new data directory.
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from headgate.cli.printing import shell_word
 from headgate.takeover.importing import Import, carry_out, check_logs, check_place, plan_of, size_to_check
 from headgate.takeover.importing import Progress as Steps
 from headgate.takeover.plan import Plan, PlannedTopic
@@ -136,5 +137,5 @@ def _how_to_start(plan: Plan, wanted: Wanted, size: int) -> str:
     return (
         f"took over cluster {plan.broker.cluster_id}: {size:,} bytes. Start it with the settings of the "
         "broker's server.properties that differ from Kafka's defaults, such as offsets.retention.minutes:\n"
-        f"headgate serve --data-dir {wanted.data_dir} --set node.id={plan.broker.node_id}"
+        f"headgate serve --data-dir {shell_word(str(wanted.data_dir))} --set node.id={plan.broker.node_id}"
     )

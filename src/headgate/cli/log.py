@@ -7,6 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from headgate.cli.connecting import TableOrJson
+
 log = typer.Typer(name="log", help="Print and check a data directory. Changes nothing.", no_args_is_help=True)
 
 DataDir = Annotated[
@@ -15,7 +17,6 @@ DataDir = Annotated[
         metavar="DIR", help="A server's data directory; the server may be running.", show_default=False
     ),
 ]
-Output = Annotated[str, typer.Option(help="table or json.")]
 
 
 @log.command()
@@ -37,7 +38,7 @@ def dump(
     ] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Print records with their keys.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Print records with their values.")] = False,
-    output: Output = "table",
+    output: TableOrJson = "table",
 ) -> None:
     """Print the content of a data directory.
 
@@ -83,7 +84,7 @@ def dump(
 
 
 @log.command()
-def verify(data_dir: DataDir, output: Output = "table") -> None:
+def verify(data_dir: DataDir, output: TableOrJson = "table") -> None:
     """Check a data directory for damage, and print what to do about each finding.
 
     Exit code 0: no damage (there can be notes). 1: damage. 2: the directory cannot be checked.

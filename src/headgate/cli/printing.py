@@ -7,13 +7,18 @@ in a table, null in JSON and empty in CSV.
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from headgate.admin.csv_rows import csv_writer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = dict[str, Any]
 """The values of a row, by their names in JSON."""
@@ -21,6 +26,7 @@ Row = dict[str, Any]
 Columns = Sequence[str]
 """The names of the values to print, in order. A heading is the name in capitals with dashes, or Kafka's."""
 
+_WIDEST = 1 << 16
 _HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
 
 
@@ -62,6 +68,24 @@ def print_rows(rows: Sequence[Row], columns: Columns, name: str, output: str) ->
         print_csv(rows, columns)
     elif rows:
         print_table(rows, columns)
+
+
+def output_console() -> Console:
+    """Return a console on standard output. In a pipe its lines have any length, so that no name is cut."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=_WIDEST)
+
+
+def shell_word(text: str) -> str:
+    """Return a text as one word of a command for the shell, also if it is not valid UTF-8."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}"
+        for byte in os.fsencode(text)
+    )
+    return f"$'{escaped}'"
 
 
 def say(problem: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from headgate.cli.connecting import CommandConfig, check_output, spark_options
+from headgate.cli.connecting import CommandConfig, Output, check_output, spark_options
 from headgate.cli.printing import say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.wording import counted
@@ -159,7 +159,7 @@ def offsets(
     as_of: Annotated[
         str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
     ] = None,
-    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Print committed offsets from landed tables, now or as of a time. Needs neither Spark nor a broker."""
     from headgate.cli.printing import print_rows
@@ -193,7 +193,7 @@ def share_states(
     as_of: Annotated[
         str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
     ] = None,
-    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Print the states of share-partitions from landed tables, now or as of a time.
 

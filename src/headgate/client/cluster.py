@@ -14,6 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from headgate.client.connection import LONGEST_THROTTLE_S, Connection
 from headgate.client.errors import (
+    AnswerLost,
     BadResponse,
     ClientError,
     ConnectionFailed,
@@ -83,9 +84,9 @@ class Cluster:
     """A client of a cluster. Close it, or use it in a `with` block.
 
     `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call, with its retries.
-    With `waits_for_nodes` a call also waits this long for a node to be reachable: use it if the servers are
-    known to be right and can be restarting. `leaders` are used until one refuses a request. Methods raise the
-    errors of `headgate.client.errors`. Not thread-safe.
+    Once a node was reached, a call waits this long for nodes that restart; with `waits_for_nodes` also
+    before, which is for servers that are known to be right. `leaders` are used until one refuses a request.
+    Methods raise the errors of `headgate.client.errors`. Not thread-safe.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Cluster:
         self.client_id = client_id
         self.security = security
         self.waits_for_nodes = waits_for_nodes
+        self._was_reached = False
         self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
         self._connections: dict[Address, Connection] = {}
@@ -175,8 +177,10 @@ class Cluster:
         """Call `attempt` until it succeeds, raises an error that is not retriable, or the timeout ends.
 
         Leaders and coordinators are looked up again for each attempt. The timeout is `timeout_s +
-        extra_time_s`.
+        extra_time_s`. If an attempt got no answer, the error of a later one has a note that says so: the
+        first may have been carried out.
         """
+        lost: ClientError | None = None
         outer = self._deadline
         deadline = time.monotonic() + self.timeout_s + extra_time_s
         self._deadline = deadline = deadline if outer is None else min(outer, deadline)
@@ -186,7 +190,11 @@ class Cluster:
                     return attempt()
                 except ClientError as error:
                     if not self._is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
+                        if lost is not None and lost is not error:
+                            error.add_note(f"an earlier attempt may have been carried out: {lost}")
                         raise
+                    if isinstance(error, AnswerLost):
+                        lost = error
                     self.forget()
                 time.sleep(RETRY_DELAY_S)
         finally:
@@ -315,7 +323,8 @@ class Cluster:
         return leaders
 
     def _is_passing(self, error: ClientError) -> bool:
-        return is_passing(error) or (self.waits_for_nodes and isinstance(error, NoNodeReachable))
+        waits = self.waits_for_nodes or self._was_reached
+        return is_passing(error) or (waits and isinstance(error, NoNodeReachable))
 
     def _coordinator(self, group_id: GroupId) -> Connection:
         self._find_coordinators([group_id])
@@ -426,6 +435,7 @@ class Cluster:
         if connection is None or not connection.is_open:
             connection = Connection(*address, self._time_left(), self.client_id, self.security)
             self._connections[address] = connection
+            self._was_reached = True
         connection.timeout_s = self._time_left()
         return connection
 

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from headgate.client.authentication import authenticate
 from headgate.client.errors import (
+    AnswerLost,
     BadResponse,
     ClientError,
     ConnectionFailed,
@@ -49,6 +50,19 @@ LONGEST_THROTTLE_S = 60.0
 """A node that demands longer waits of a client above its quota is not waited for."""
 SESSION_SHARE = 0.85
 """The share of the lifetime of an authentication after which a new connection is made (KIP-368)."""
+_READS = (
+    "ApiVersions",
+    "ConsumerGroupDescribe",
+    "Describe",
+    "Fetch",
+    "Find",
+    "List",
+    "Metadata",
+    "OffsetFetch",
+    "Sasl",
+    "ShareGroupDescribe",
+)
+"""How the names of requests begin that change nothing."""
 _TLS_ALERT = b"\x15\x03"
 _MAY_BE_SECURED = (
     "; if this port needs TLS or SASL, set security.protocol in the file of --command-config, or in Python "
@@ -253,7 +267,9 @@ class Connection:
             reason = error.strerror or error
             hint = _MAY_BE_SECURED if self._answered == 0 and self.security == NOT_SECURED else ""
             text = f"connection to {self.address} lost during {name}: {reason}{hint}"
-            raise ConnectionFailed(text) from error
+            if name.startswith(_READS):
+                raise ConnectionFailed(text) from error
+            raise AnswerLost(text) from error
         except WireError as error:
             self.close()
             raise BadResponse(f"{self.address} sent an invalid response to {name}: {error}") from error

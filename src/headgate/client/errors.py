@@ -47,6 +47,10 @@ class ConnectionFailed(ClientError):
     """No connection to an address: no server listens, the host is unknown, or the node closed it."""
 
 
+class AnswerLost(ConnectionFailed):
+    """The node closed the connection before it answered a change, which it may have carried out."""
+
+
 class NoNodeReachable(ConnectionFailed):
     """No bootstrap server can be reached."""
 

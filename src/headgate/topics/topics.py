@@ -160,6 +160,11 @@ class Topics:
         """The data directory."""
         return self._shared.data_dir
 
+    @property
+    def data_dir_text(self) -> str:
+        """The data directory for responses, which have only Unicode; other bytes are escaped."""
+        return str(self.data_dir.absolute()).encode("utf-8", "backslashreplace").decode()
+
     def __len__(self) -> int:
         return len(self._topics)
 

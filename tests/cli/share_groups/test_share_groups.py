@@ -64,9 +64,8 @@ def command(bootstrap_servers: str) -> Command:
 @pytest.fixture
 def empty(command: Command) -> str:
     """A group without members that begins at offset 0 in two partitions of `orders`."""
-    done = command(
-        "--reset-offsets", "--group", "empty", "--topic", "orders:0,2", "--to-earliest", "--execute"
-    )
+    asked = ("--reset-offsets", "--group", "empty", "--topic", "orders:0,2", "--to-earliest", "--create")
+    done = command(*asked, "--execute")
     assert done.exit_code == 0, done.stderr
     return "empty"
 
@@ -104,6 +103,38 @@ def test_members_and_states_are_described(command: Command, empty: str) -> None:
     assert heading == ["GROUP", "COORDINATOR", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
     assert (state[0], state[-4:]) == ("busy", ["Stable", "3", "3", "1"])
     assert "no active members" in command("--describe", "--group", empty, "--members").stderr
+
+
+def test_every_table_is_printed_as_csv(command: Command, empty: str) -> None:
+    """With the names of the columns in JSON; of several groups as one table."""
+    assert command("--list", "--output", "csv").stdout == "group,state\nbusy,Stable\nempty,Empty\n"
+    offsets = command("--describe", "--all-groups", "--output", "csv").stdout.splitlines()
+    assert offsets[0] == "group,topic,partition,start_offset,lag"
+    assert offsets[-2:] == [f"{empty},orders,0,0,0", f"{empty},orders,2,0,0"]
+    members = command("--describe", "--group", "busy", "--members", "--output", "csv").stdout.splitlines()
+    assert [line.split(",")[1] for line in members] == ["consumer_id", "member-1"]
+    planned = command(
+        *("--reset-offsets", "--group", empty, "--topic", "orders:1", "--to-latest", "--output", "csv")
+    )
+    assert (planned.stdout, planned.stderr) == (
+        f"group,topic,partition,new_offset\n{empty},orders,1,0\n",
+        "",
+    )
+    deleted = command("--delete", "--group", "none", "--output", "csv")
+    assert deleted.stdout == "group,status\nnone,GROUP_ID_NOT_FOUND\n"
+
+
+def test_a_reset_of_an_unknown_group_needs_to_say_so(command: Command, empty: str) -> None:
+    """A misspelt name makes no group; --create does."""
+    asked = ("--reset-offsets", "--topic", "orders:0", "--to-earliest", "--execute")
+    refused = command(*asked, "--group", "emty")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    hint = "there is no share group called emty; did you mean empty? (--create creates it)"
+    assert refused.stderr == f"headgate: {hint}\n"
+    assert "emty" not in command("--list").stdout
+    assert command(*asked, "--group", "fresh", "--create").exit_code == 0
+    assert "fresh" in command("--list").stdout.split()
+    assert command("--delete", "--group", "fresh").exit_code == 0
 
 
 def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) -> None:
@@ -155,7 +186,7 @@ def test_topics_and_groups_are_forgotten(command: Command, empty: str) -> None:
         ("--list", "--topic", "t"),
         ("--reset-offsets", "--group", "g", "--topic", "t"),
         ("--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--dry-run", "--execute"),
-        ("--list", "--output", "csv"),
+        ("--list", "--output", "xml"),
         ("--list", "--state", "busy"),
     ],
 )
@@ -180,7 +211,13 @@ def test_a_reset_that_is_partly_refused_shows_what_was_set(
 ) -> None:
     """The rows are those of the partitions whose start offset is set; the refusal is on standard error."""
     options = Options(
-        reset_offsets=True, group=["partly"], topic=["orders"], to_earliest=True, execute=True, output="json"
+        reset_offsets=True,
+        group=["partly"],
+        topic=["orders"],
+        to_earliest=True,
+        create=True,
+        execute=True,
+        output="json",
     )
     with _PartlyRefusing(bootstrap_servers) as admin:
         assert reset_offsets(admin, options) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -98,6 +100,25 @@ def test_an_open_transaction_is_listed_described_and_terminated(command: Command
     assert again.producer_epoch > producer[1]
     states = admin.describe_producers([at(0), at(2)])
     assert [one.current_transaction_start_offset for some in states.values() for one in some] == [None, None]
+
+
+def test_every_table_is_printed_as_csv(command: Command, admin: Admin) -> None:
+    """With the names of the columns in JSON; what is missing is empty, and lists are one text."""
+    producer = begin(admin, "csv-1")
+    for where in (at(0), at(1)):
+        write(admin, producer, where, "csv-1", 12)
+    listed = command("list", "--transactional-id-pattern", "csv-1", "--output", "csv").stdout.splitlines()
+    heading = "transactional_id,coordinator,producer_id,transaction_state"
+    assert listed == [heading, f"csv-1,1,{producer[0]},Ongoing"]
+    described = command("describe", "--transactional-id", "csv-1", "--output", "csv").stdout
+    (one,) = csv.DictReader(io.StringIO(described))
+    assert one["topic_partitions"] == "orders-0,orders-1"
+    ended = command("forceTerminateTransaction", "--transactional-id", "csv-1", "--output", "csv").stdout
+    (done,) = csv.DictReader(io.StringIO(ended))
+    assert done["transactional_id"] == "csv-1"
+    again = command("describe", "--transactional-id", "csv-1", "--output", "csv").stdout
+    (one,) = csv.DictReader(io.StringIO(again))
+    assert (one["topic_partitions"], one["current_transaction_start_time_ms"]) == ("", "")
 
 
 def test_a_hanging_transaction_is_found_and_aborted(command: Command, admin: Admin) -> None:
@@ -216,7 +237,7 @@ def test_producers_are_fenced(admin: Admin) -> None:
     ("words", "exit_code", "problem"),
     [
         ("list --state open", 2, "--state open: choose from Empty, Ongoing"),
-        ("list --output csv", 2, "--output csv: table or json is expected"),
+        ("list --output xml", 2, "--output xml: table, json or csv is expected"),
         ("list --transactional-id-pattern (", 1, "INVALID_REGULAR_EXPRESSION"),
         ("describe --transactional-id nobody", 1, "there is no transactional id nobody; `headgate"),
         ("forceTerminateTransaction --transactional-id nobody", 1, "there is no transactional id nobody;"),

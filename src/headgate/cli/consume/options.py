@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.connecting import Connecting
+from headgate.cli.connecting import Connecting, output_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,5 +63,5 @@ class Options(Connecting):
     ] = field(default_factory=list)
     output: Annotated[
         str,
-        typer.Option("--output", metavar="text|json|csv", help="text as Kafka's tool; json: a line each."),
+        output_option("text", "json", "csv", help="text as Kafka's tool; json: a line each."),
     ] = "text"

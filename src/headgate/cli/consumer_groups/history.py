@@ -67,7 +67,7 @@ UNKNOWN = "unknown"
 
 
 def list_history(admin: Admin, options: Options) -> int:
-    """Print the changes of the groups' offsets, the newest first."""
+    """Print the changes of the groups' offsets, the newest first. Return 1 if a group never existed."""
     since = None if options.since is None else parse_datetime(options.since, "--since")
     until = None if options.until is None else _parse_time(options.until, "--until")
     if since is not None and until is not None and since > until:
@@ -91,13 +91,15 @@ def list_history(admin: Admin, options: Options) -> int:
         print_json({"groups": document})
     else:
         _print(rows, _CHANGE, options)
+    is_refused = False
     for group_id, history in found.items():
         if not any(each.changes for each in history.partitions):
             is_known = (since, until) != (None, None) and _is_known(admin, group_id, places)
             nothing = f"group {group_id}: there is no known change of its offsets in that time"
+            is_refused |= not is_known and _is_nowhere(admin, options, group_id)
             say(nothing if is_known else _nothing_known(admin, options, group_id))
         _say_what_is_missing(group_id, history)
-    return 0
+    return 1 if is_refused else 0
 
 
 def _change_rows(group_id: str, history: OffsetHistory) -> list[Row]:
@@ -158,18 +160,20 @@ def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
 
 
 def offsets_as_of(admin: Admin, options: Options) -> int:
-    """Print the groups' offsets as of a time. Return 1 if one of them is unknown."""
+    """Print the groups' offsets as of a time. Return 1 if one of them is unknown, or a group is."""
     asked = _parse_time(options.offsets_as_of or "", "--offsets-as-of")
     _say_if_future(asked)
     places = _places(options)
     rows: list[Row] = []
     unknown = 0
+    is_refused = False
     for group_id in asked_groups(admin, options):
         found = admin.offsets_as_of(group_id, asked, places)
         shown = [each for each in found if not each.is_known or each.committed]
         if not shown:
             is_known = _is_known(admin, group_id, places)
             nothing = f"group {group_id} had no offsets then"
+            is_refused |= not is_known and _is_nowhere(admin, options, group_id)
             say(nothing if is_known else _nothing_known(admin, options, group_id))
         rows += [_as_of_row(group_id, each) for each in shown]
         for topic in sorted({each.partition.topic for each in shown if each.topic_now is not TopicNow.SAME}):
@@ -182,7 +186,7 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     if unknown:
         are = "is" if unknown == 1 else "are"
         say(f"{unknown} of the offsets {are} unknown: the history does not go back so far")
-    return 1 if unknown else 0
+    return 1 if unknown or is_refused else 0
 
 
 def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
@@ -280,10 +284,15 @@ def _is_known(admin: Admin, group_id: str, places: list[TopicPartition | str] | 
     return any(each.changes for each in admin.offset_history(group_id, places, limit=1).partitions)
 
 
+def _is_nowhere(admin: Admin, options: Options, group_id: str) -> bool:
+    """Tell whether a group without known changes does not exist and is in no history."""
+    is_there = any(each.group_id == group_id for each in admin.list_groups())
+    return not is_there and not (options.topic and _is_known(admin, group_id, None))
+
+
 def _nothing_known(admin: Admin, options: Options, group_id: str) -> str:
     """Return the message for a group without known changes. The usual reason is a mistyped name."""
-    is_there = any(each.group_id == group_id for each in admin.list_groups())
-    if not is_there and not (options.topic and _is_known(admin, group_id, None)):
+    if _is_nowhere(admin, options, group_id):
         return not_there(admin, group_id)
     if not options.topic:
         return f"group {group_id} has no known offsets"

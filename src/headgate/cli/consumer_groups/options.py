@@ -13,7 +13,7 @@ from typing import Annotated
 
 from typer import Option
 
-from headgate.cli.connecting import DEFAULT_SERVER, CommandConfig, connection_option
+from headgate.cli.connecting import ConnectingAndPrinting
 
 _group = partial(Option, rich_help_panel="Groups")
 _partitions = partial(Option, rich_help_panel="Partitions")
@@ -273,28 +273,13 @@ class Pauses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Everywhere:
-    """Connection and output. These options are valid for every action and always have a value."""
-
-    bootstrap_server: Annotated[
-        str,
-        connection_option("--bootstrap-server", metavar="HOST:PORT,...", help="Addresses of the cluster."),
-    ] = DEFAULT_SERVER
-    timeout: Annotated[
-        int, connection_option("--timeout", metavar="MS", min=1, help="Timeout of each request, in ms.")
-    ] = 5000
-    command_config: CommandConfig = None
-    output: Annotated[str, connection_option("--output", help="table, json or csv.")] = "table"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(Everywhere, Pauses, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
+class Options(ConnectingAndPrinting, Pauses, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
     """All options. The fields of the last base come first, which is the order in `--help`."""
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the options on the command line, without those of `Everywhere`."""
-        always = names_of(Everywhere)
+        """The names of the options on the command line, without those of the connection and the output."""
+        always = names_of(ConnectingAndPrinting)
         return tuple(
             name for name in names_of(Options) if name not in always and _is_given(getattr(self, name))
         )
@@ -304,6 +289,6 @@ def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != []  # 0 counts as given: it is an offset
 
 
-def names_of(group: type[Actions | Groups | Partitions | Targets | Everywhere]) -> tuple[str, ...]:
+def names_of(group: type[Actions | Groups | Partitions | Targets | ConnectingAndPrinting]) -> tuple[str, ...]:
     """Return the names of a panel's options, in the order of `--help`."""
     return tuple(each.name for each in fields(group))

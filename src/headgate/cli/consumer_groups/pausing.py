@@ -20,7 +20,7 @@ from headgate.admin import (
     Waiting,
 )
 from headgate.admin.errors import moment
-from headgate.cli.advice import in_words
+from headgate.cli.advice import in_words, with_notes
 from headgate.cli.connecting import INTERRUPTED
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
@@ -227,5 +227,5 @@ def why_refused(admin: Admin, group_id: str, error: ClientError) -> str:
     if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
         if admin.describe_group(group_id) is None:
             return not_there(admin, group_id)
-        return str(error)
+        return with_notes(str(error), error)
     return in_words(error)

@@ -89,7 +89,7 @@ def _execute(admin: Admin, options: Options) -> int:
                     on_progress=on_progress,
                 )
         except OF_ONE_GROUP as error:
-            say("; ".join([why_refused(admin, group_id, error), *getattr(error, "__notes__", ())]))
+            say(why_refused(admin, group_id, error))
             is_refused = True
             if isinstance(error.__cause__, KeyboardInterrupt):
                 return INTERRUPTED

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headgate.admin import Admin, ClientError
-from headgate.cli.advice import in_words
-from headgate.cli.connecting import open_admin
+from headgate.admin import Admin
+from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
 from headgate.cli.consumer_groups.expiring import list_expiring
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
@@ -38,17 +37,18 @@ _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
 
 def run(options: Options) -> int:
     """Run the requested action, print its result and return the exit code."""
+    if options.validate_regex is None:
+        return run_with_admin(options, lambda admin: _act(admin, options))
     try:
-        action = action_of(options)
-        if options.validate_regex is not None:
-            return validate_regex(options.validate_regex)
-        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
-            if options.to_offsets_as_of is not None:
-                return restore_offsets(admin, options)
-            return _ACTIONS[action](admin, options)
+        action_of(options)
+        return validate_regex(options.validate_regex)
     except UsageProblem as problem:
         say(str(problem))
         return 2
-    except ClientError as error:
-        say(in_words(error))
-        return 1
+
+
+def _act(admin: Admin, options: Options) -> int:
+    action = action_of(options)
+    if options.to_offsets_as_of is not None:
+        return restore_offsets(admin, options)
+    return _ACTIONS[action](admin, options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin.errors import moment
-from headgate.cli.connecting import CommandConfig, check_output, spark_options
+from headgate.cli.connecting import CommandConfig, Output, check_output, spark_options
 from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
@@ -66,7 +66,7 @@ class AuditOptions:
         typer.Option(help="Read the log by this Spark: local[*], spark://... By default without it."),
     ] = None
     command_config: CommandConfig = None
-    output: Annotated[str, typer.Option(help="table, json or csv.")] = "table"
+    output: Output = "table"
 
 
 @takes_options(AuditOptions)

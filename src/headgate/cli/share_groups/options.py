@@ -8,9 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from headgate.cli.connecting import DEFAULT_SERVER, CommandConfig, connection_option
-
-OUTPUTS = ("table", "json", "csv")
+from headgate.cli.connecting import ConnectingAndPrinting, connection_option
 
 _action = partial(Option, rich_help_panel="Actions: one of these")
 _group = partial(Option, rich_help_panel="Groups and topics")
@@ -158,22 +156,13 @@ class Parameters:
     ] = None
     dry_run: Annotated[bool, connection_option("--dry-run", help="Show the plan only (the default).")] = False
     execute: Annotated[bool, connection_option("--execute", help="Make the changes.")] = False
-    bootstrap_server: Annotated[
-        str,
-        connection_option("--bootstrap-server", metavar="HOST:PORT", help="Servers, separated by commas."),
-    ] = DEFAULT_SERVER
-    output: Annotated[
-        str,
-        connection_option("--output", metavar="table|json|csv", help="The format; csv for records only."),
-    ] = "table"
-    command_config: CommandConfig = None
-    timeout: Annotated[
-        int, connection_option("--timeout", metavar="MS", help="Limit of each call.", min=1)
-    ] = 10_000
+    create: Annotated[
+        bool, _group("--create", help="With --reset-offsets: create the group if it does not exist.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Parameters, Actions):
+class Options(ConnectingAndPrinting, Parameters, Actions):
     """The options of `headgate share-groups`."""
 
     @property

@@ -142,7 +142,7 @@ def rewind(admin: Admin, options: Options) -> int:
             say("; ".join([f"group {group_id}: interrupted", *notes]))
             return INTERRUPTED
         except _OF_ONE_GROUP as error:
-            say("; ".join([in_words(error, "share-groups"), *getattr(error, "__notes__", ())]))
+            say(in_words(error, "share-groups"))
             is_refused = True
             continue
         rows += [_row(group_id, one, options) for one in rewound]

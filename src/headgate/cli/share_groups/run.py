@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from headgate.admin import (
     Admin,
@@ -13,9 +13,18 @@ from headgate.admin import (
     ShareGroupDescription,
 )
 from headgate.cli.advice import in_words
-from headgate.cli.connecting import open_admin
+from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.remarks import assignment_text
-from headgate.cli.printing import Columns, Row, print_json, print_table, printable, say
+from headgate.cli.printing import (
+    Columns,
+    Row,
+    print_csv,
+    print_json,
+    print_rows,
+    print_table,
+    printable,
+    say,
+)
 from headgate.cli.share_groups.options import Options
 from headgate.cli.share_groups.pausing import list_paused, pause, resume, rewind
 from headgate.cli.share_groups.records import archive, redeliver, release, show_records
@@ -36,16 +45,7 @@ _STATE_VERBOSE: Columns = (*_STATE[:3], "group_epoch", "assignment_epoch", "memb
 
 def run(options: Options) -> int:
     """Run the requested action, print its result and return the exit code."""
-    try:
-        action = _ACTIONS[action_of(options)]
-        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
-            return action(admin, options)
-    except UsageProblem as problem:
-        say(str(problem))
-        return 2
-    except ClientError as error:
-        say(_in_words(error))
-        return 1
+    return run_with_admin(options, lambda admin: _ACTIONS[action_of(options)](admin, options), "share-groups")
 
 
 def list_groups(admin: Admin, options: Options) -> int:
@@ -56,13 +56,11 @@ def list_groups(admin: Admin, options: Options) -> int:
             raise UsageProblem(f"--state {options.state}: {word} is unknown; choose from {', '.join(STATES)}")
     listings = admin.list_share_groups([word.capitalize() for word in states])
     rows: list[Row] = [{"group": one.group_id, "state": one.state} for one in listings]
-    if options.output == "json":
-        print_json({"groups": rows})
-    elif options.state is None:
+    if options.output == "table" and options.state is None:
         for one in listings:
             print(printable(one.group_id))
     else:
-        print_table(rows, ("group", "state"))
+        print_rows(rows, ("group", "state"), "groups", options.output)
     return 0
 
 
@@ -78,6 +76,8 @@ def describe_groups(admin: Admin, options: Options) -> int:
     columns, name = _columns(options)
     if options.output == "json":
         print_json({"groups": [{**_state_row(group), name: rows} for group, rows in reports]})
+    elif options.output == "csv":
+        print_csv((row for _, rows in reports for row in rows), columns)
     else:
         for number, (group, rows) in enumerate(reports):
             if number:
@@ -150,7 +150,12 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     target = target_of(options)
     rows: list[Row] = []
     is_refused = False
+    known = _ids(admin)
     for group_id in dict.fromkeys(options.group):
+        if group_id not in known and not options.create:
+            say(f"{_not_there(admin, group_id)} (--create creates it)")
+            is_refused = True
+            continue
         try:
             planned = admin.plan_share_reset(partitions_of(admin, group_id, options), target)
             if options.execute:
@@ -175,9 +180,9 @@ def reset_offsets(admin: Admin, options: Options) -> int:
         ]
     if options.output == "json":
         print_json({"is_executed": options.execute, "offsets": rows})
-    elif rows:
-        print_table(rows, ("group", "topic", "partition", "new_offset"))
-        if not options.execute:
+    else:
+        print_rows(rows, ("group", "topic", "partition", "new_offset"), "offsets", options.output)
+        if rows and options.output == "table" and not options.execute:
             say("nothing was changed; add --execute to make the changes")
     return 1 if is_refused else 0
 
@@ -231,10 +236,7 @@ def _status(error: ClientError | None) -> str:
 def _print_results(
     rows: list[Row], columns: Columns, name: str, errors: Mapping[str, ClientError], options: Options
 ) -> int:
-    if options.output == "json":
-        print_json({name: rows})
-    elif rows:
-        print_table(rows, columns)
+    print_rows(rows, columns, name, options.output)
     for text in dict.fromkeys(_in_words(error) for error in errors.values()):
         say(text)
     return 1 if errors else 0
@@ -263,7 +265,7 @@ def _not_there(admin: Admin, group_id: str) -> str:
     return f"there is no share group called {group_id}; {hint}"
 
 
-def _ids(admin: Admin) -> Iterable[str]:
+def _ids(admin: Admin) -> list[str]:
     return [one.group_id for one in admin.list_share_groups()]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.cli.share_groups.options import ACTIONS, OUTPUTS, SHOWN, TARGETS, Options
+from headgate.cli.connecting import check_output
+from headgate.cli.share_groups.options import ACTIONS, SHOWN, TARGETS, Options
 from headgate.cli.usage_problem import UsageProblem
 
 _ANYWHERE = ("bootstrap_server", "output", "timeout", "command_config")
@@ -21,7 +22,7 @@ _MAY_HAVE = {
         *("group", "topic", "all_topics", "dry_run", "execute", "reason", "release_timeout"),
         *TARGETS,
     ),
-    "reset_offsets": ("group", "topic", "all_topics", "dry_run", "execute", *TARGETS),
+    "reset_offsets": ("group", "create", "topic", "all_topics", "dry_run", "execute", *TARGETS),
     "delete": ("group", "all_groups"),
     "delete_offsets": ("group", "topic"),
 }
@@ -41,13 +42,8 @@ _ONE_AT_MOST = (SHOWN, ("dry_run", "execute"))
 
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
-    if options.output not in OUTPUTS:
-        raise UsageProblem(f"--output {options.output}: table, json or csv is expected")
+    check_output(options.output)
     action = _one(options, ACTIONS, "; see `headgate share-groups --help`")
-    if options.output == "csv" and action not in ("records", *CHANGES_OF_RECORDS):
-        raise UsageProblem(
-            f"--output csv cannot be combined with {_option(action)}: table or json is expected"
-        )
     for names in _ONE_OF[action]:
         _one(options, names, f" with {_option(action)}")
     for names in _ONE_AT_MOST:

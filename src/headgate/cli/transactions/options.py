@@ -7,10 +7,15 @@ from typing import Annotated
 
 from typer import Option
 
-from headgate.cli.connecting import DEFAULT_SERVER, CommandConfig, connection_option
+from headgate.cli.connecting import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    OUTPUTS,
+    CommandConfig,
+    connection_option,
+    output_option,
+)
 
-OUTPUTS = ("table", "json")
-DEFAULT_TIMEOUT_MS = 10_000
 DEFAULT_MAX_TRANSACTION_TIMEOUT_MIN = 15
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
@@ -40,7 +45,7 @@ class Connection:
     ] = None
     output: Annotated[
         str | None,
-        connection_option("--output", metavar="table|json", help="The format.", show_default="table"),
+        output_option(*OUTPUTS, show_default="table"),
     ] = None
     command_config: CommandConfig = None
     timeout: Annotated[

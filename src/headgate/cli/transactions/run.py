@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from headgate.admin import Admin, ClientError, ProducerState, TopicPartition
-from headgate.cli.advice import in_words
-from headgate.cli.connecting import DEFAULT_SERVER, open_admin
-from headgate.cli.printing import Row, print_json, print_table, printable, say
-from headgate.cli.transactions.options import (
+from headgate.admin import Admin, ProducerState, TopicPartition
+from headgate.cli.connecting import (
+    DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
+    ConnectingAndPrinting,
+    check_output,
+    run_with_admin,
+)
+from headgate.cli.printing import Row, print_csv, print_json, print_table, printable, say
+from headgate.cli.transactions.options import (
     Abort,
     Connection,
     Describe,
@@ -23,12 +27,10 @@ from headgate.cli.transactions.options import (
 )
 from headgate.cli.transactions.usage import (
     check_abort,
-    check_output,
     check_search,
     check_texts,
     states_of,
 )
-from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import TopicName
 
 _MS_PER_MINUTE = 60_000
@@ -76,22 +78,21 @@ def run(options: Connection, before: Connection) -> int:
 
     `before` has the options that stood before the name of the action.
     """
-    server = options.bootstrap_server or before.bootstrap_server or DEFAULT_SERVER
-    output = options.output or before.output or "table"
-    timeout_ms = options.timeout or before.timeout or DEFAULT_TIMEOUT_MS
+    connecting = ConnectingAndPrinting(
+        bootstrap_server=options.bootstrap_server or before.bootstrap_server or DEFAULT_SERVER,
+        command_config=options.command_config or before.command_config,
+        timeout=options.timeout or before.timeout or DEFAULT_TIMEOUT_MS,
+        output=options.output or before.output or "table",
+    )
     check, act = _ACTIONS[type(options)]
-    try:
-        check_output(output)
+
+    def checked(admin: Admin) -> int:
+        check_output(connecting.output)
         check_texts(options)
         check(options)
-        with open_admin(server, timeout_ms, options.command_config or before.command_config) as admin:
-            return act(admin, options, output)
-    except UsageProblem as problem:
-        say(str(problem))
-        return 2
-    except ClientError as error:
-        say(in_words(error))
-        return 1
+        return act(admin, options, connecting.output)
+
+    return run_with_admin(connecting, checked)
 
 
 def list_transactions(admin: Admin, options: List, output: str) -> int:
@@ -247,9 +248,16 @@ def _print(rows: list[Row], columns: dict[str, str], name: str, output: str) -> 
     """Print the rows as Kafka's tool does: with a heading also if there are none."""
     if output == "json":
         print_json({name: [{column: row[column] for column in columns} for row in rows]})
+    elif output == "csv":
+        print_csv([{**row, **_joined(row)} for row in rows], tuple(columns))
     else:
         cells = [{column: _cell(column, row[column]) for column in columns} for row in rows]
         print_table(cells, tuple(columns), tuple(columns.values()))
+
+
+def _joined(row: Row) -> Row:
+    """Return the lists of a row, each as one text."""
+    return {name: ",".join(value) for name, value in row.items() if isinstance(value, list)}
 
 
 def _cell(column: str, value: Any) -> Any:
@@ -262,6 +270,8 @@ def _cell(column: str, value: Any) -> Any:
 def _print_done(name: str, row: Row, text: str, output: str) -> None:
     if output == "json":
         print_json({name: row})
+    elif output == "csv":
+        print_csv([row], tuple(row))
     else:
         print(printable(text))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.cli.transactions.options import OUTPUTS, Abort, Connection, FindHanging
+from headgate.cli.transactions.options import Abort, Connection, FindHanging
 from headgate.cli.usage_problem import UsageProblem
 from headgate.records.transactions import TransactionState
 
@@ -21,12 +21,6 @@ def states_of(words: Iterable[str]) -> list[str]:
         if name.lower() not in _STATES:
             raise UsageProblem(f"--state {name}: choose from {', '.join(_STATES.values())}")
     return list(dict.fromkeys(_STATES[name.lower()] for name in names))
-
-
-def check_output(output: str) -> None:
-    """Raise `UsageProblem` unless the format is known."""
-    if output not in OUTPUTS:
-        raise UsageProblem(f"--output {output}: table or json is expected")
 
 
 def check_texts(options: Connection) -> None:
