@@ -11,11 +11,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from headgate.admin import Admin, CommittedOffset, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
+from headgate.cli.connecting import caller
 from headgate.domain.ids import TopicName
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.wire.messages.delete_topics import DeleteTopicsRequest
@@ -74,6 +78,48 @@ def as_json(result: Result) -> Any:
     """Return the printed JSON object."""
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
+
+
+def made_by(command: Command, group: str, *scope: str) -> list[tuple[str, str | None]]:
+    """Return each change and who made it, the newest first."""
+    (told,) = as_json(command("--history", "--group", group, *scope, "--output", "json"))["groups"]
+    return [(one["change"], one["by"]) for one in told["changes"]]
+
+
+def test_the_history_tells_who_made_administrative_changes(
+    command: Command, group: str, bootstrap_servers: str
+) -> None:
+    """Resets, undos and deletions of every tool; commits of consumers are not signed."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "reader"})
+    consumer.commit(offsets=[Position("flights", 0, 3)], asynchronous=False)
+    consumer.close()
+    assert made_by(command, group, "--topic", "flights:0")[0] == ("committed", None)
+
+    assert command("--undo", "--group", group, "--all-topics", "--execute").exit_code == 0
+    mine = f"headgate:{caller()}/127.0.0.1"
+    assert made_by(command, group, "--topic", "flights:0")[:2] == [("committed", mine), ("committed", None)]
+    reset = ("--reset-offsets", "--group", group, "--topic", "flights", "--to-latest", "--execute")
+    assert command(*reset).exit_code == 0
+    assert made_by(command, group)[:2] == [("committed", mine)] * 2
+
+    java = AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "adminclient-7"})
+    for offset in (1, 2, 1, 2):  # the same request again and again is signed each time
+        wanted = ConsumerGroupTopicPartitions(group, [Position("flights", 0, offset)])
+        java.alter_consumer_group_offsets([wanted])[group].result(20)
+    by_java = ("committed", "adminclient-7/127.0.0.1")
+    assert made_by(command, group, "--topic", "flights:0")[:4] == [by_java] * 4
+
+    assert command("--delete-offsets", "--group", group, "--topic", "flights:1").exit_code == 0
+    assert made_by(command, group)[0] == ("removed", mine)
+    assert command("--delete", "--group", group).exit_code == 0
+    assert made_by(command, group)[0] == ("removed", mine)
+    heading, newest, *_ = command("--history", "--group", group).stdout.splitlines()
+    assert (heading.split()[-1], newest.split()[-1]) == ("BY", mine)
+    with Admin(bootstrap_servers) as admin:
+        (known,) = admin.offset_history(group, [FIRST], limit=1).partitions
+        author = known.changes[0].author
+        assert author is not None
+        assert author == (f"headgate:{caller()}", "/127.0.0.1")
 
 
 def test_the_changes_of_a_group_are_listed_newest_first(command: Command, group: str) -> None:

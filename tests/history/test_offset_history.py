@@ -12,6 +12,7 @@ from tests.history.past import GROUP, SETTINGS, START, TOPIC, Life, Past, SetClo
 from tests.log.compacting import drive
 from tests.server.disk import DATA_DIR, new_disk
 
+from headgate.core.offsets.authors import Author, authors_of
 from headgate.core.offsets.history import Earlier, HistoryQuery
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId
 from headgate.domain.settings import Settings
@@ -436,3 +437,30 @@ def test_a_history_is_opened_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     assert life.all_entries() == past.entries
     assert [thread[:16] for name, thread in opened if "history" in name] == ["headgate-history"]
     life.end()
+
+
+def test_the_authors_of_changes_are_moved_with_them() -> None:
+    """Every signed change is signed after compactions and a restart, the others are not."""
+    files, clock, past = new_disk(), SetClock(), Past()
+    life = Life(files, clock)
+    signed = set()
+    for at in range(40):
+        clock.time = Millis(clock.time + 10)
+        commits = [life.record(at, partition) for partition in range(at % 3 + 1)]
+        if at % 4 == 0:
+            signed.add(at)
+            life.write([[*commits, *authors_of(GROUP, commits, Author(f"admin-{at}", "/h"))]], past)
+        else:
+            life.write([commits], past)
+        life.commit(at, [0], past, GroupId("another"))
+        if at % 10 == 9:
+            assert life.compact()
+    life.end()
+    again = Life(files, clock)
+    found = again.ask(HistoryQuery(GROUP, None, limit=100))
+    for partition in found.partitions:
+        for entry in partition.entries:
+            assert entry.commit is not None
+            expected = f"admin-{entry.commit.offset}" if entry.commit.offset in signed else None
+            assert (entry.author and entry.author.client_id) == expected
+    assert sum(len(one.entries) for one in found.partitions) == sum(map(len, past.entries.values()))

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from headgate.api import conditional_commit
+from headgate.api.authors import author_of_commit
 from headgate.api.commit_messages import PreparedCommit, command_of, fill_in, sort_out
 from headgate.api.contract import Call, Node, Repeat, RepeatedCalls
 from headgate.api.group_repeat import GroupRepeat
@@ -44,8 +45,12 @@ _SHARED_BYTES: Final = 256
 
 
 def commit_repeat(node: Node, call: Call, request: OffsetCommitRequest) -> Repeat | None:
-    """Return the `Repeat` for this commit; None for a commit that may be accepted only in part."""
+    """Return the `Repeat` for this commit; None for one that may be accepted only in part, or whose author is
+    recorded.
+    """
     if request.retention_time_ms != NO_RETENTION or conditional_commit.is_wanted(request):
+        return None
+    if author_of_commit(call, request, has_conditions=False) is not None:
         return None
     version = call.api_version
     prepared: PreparedCommit | None = call.prepared

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headgate.api.authors import author_of_commit
 from headgate.api.commit_messages import Wanted, are_there, columns_of, command_of, wide_answers
 from headgate.api.contract import Call, Node
 from headgate.api.group_answers import error_of
@@ -107,6 +108,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
         expected.append(conditions)
     command = command_of(request, wanted, call.api_version)
     command.expected = expected
+    command.author = author_of_commit(call, request, has_conditions=True)
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 

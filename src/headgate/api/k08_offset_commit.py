@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api import conditional_commit
+from headgate.api.authors import author_of_commit
 from headgate.api.commit_messages import (
     PreparedCommit,
     SortedCommit,
@@ -62,6 +63,7 @@ def _commit(
         return response
 
     command = command_of(request, sorted_commit.wanted, call.api_version)
+    command.author = author_of_commit(call, request, has_conditions=False)
     call.prepared = prepared = PreparedCommit(command, sorted_commit)
 
     def on_result(result: Any) -> None:

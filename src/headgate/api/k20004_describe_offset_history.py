@@ -1,9 +1,9 @@
-"""DescribeOffsetHistory (20004), version 0, Headgate's own: the former offsets of a group, and when.
+"""DescribeOffsetHistory (20004), versions 0-1, Headgate's own: the former offsets of a group, and when.
 
 The group's coordinator answers from its own logs. An unknown group or partition is no error. Times before the
 history, and anything that was not read within `max_wait_ms`, are reported as not known. A group's offsets are
 stored by topic name: each name comes with the topic that has it now, and the number of entries of a former
-topic of that name.
+topic of that name. Version 1 tells who made administrative changes.
 """
 
 from __future__ import annotations
@@ -140,6 +140,8 @@ def _entry(entry: HistoryEntry) -> DescribeOffsetHistoryResponseEntry:
         "written_ms": entry.written,
         "log_offset": entry.log_offset,
     }
+    if entry.author is not None:
+        place |= {"client_id": entry.author.client_id, "client_host": entry.author.client_host}
     commit = entry.commit
     if commit is None:
         return DescribeOffsetHistoryResponseEntry(kind=Kind.REMOVAL, **place)
@@ -156,7 +158,7 @@ API = Api(
     20004,
     "DescribeOffsetHistory",
     0,
-    0,
+    1,
     DescribeOffsetHistoryRequest,
     DescribeOffsetHistoryResponse,
     handle,

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from headgate.api.authors import author_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.needs import of_group_and_topics
 from headgate.api.registration import Api
+from headgate.core.offsets.authors import Author
 from headgate.core.offsets.commands import DeleteOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
@@ -48,10 +50,10 @@ class _Sorted(NamedTuple):
 
 def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
     """Answer with an error for the group, or for each partition in the order asked."""
-    call.answer_in_steps(_delete(node, request))
+    call.answer_in_steps(_delete(node, request, author_of(call)))
 
 
-def _delete(node: Node, request: OffsetDeleteRequest) -> RequestSteps[OffsetDeleteResponse]:
+def _delete(node: Node, request: OffsetDeleteRequest, author: Author) -> RequestSteps[OffsetDeleteResponse]:
     """Find the existing partitions, then delete their offsets piece by piece."""
     group_id = GroupId(request.group_id)
     found = _Sorted(OffsetDeleteResponse(), [])
@@ -59,7 +61,7 @@ def _delete(node: Node, request: OffsetDeleteRequest) -> RequestSteps[OffsetDele
     for piece in _pieces(found.wanted):
         wanted = [(one.topic, [answer.partition_index for answer in one.answers]) for one in piece]
         there: Future[Any] = Future()
-        command = DeleteOffsets(group_id, wanted)
+        command = DeleteOffsets(group_id, wanted, author)
         node.router.owner_of(group_id).submit(group_id, command, there.set_result)
         yield there
         result = there.result()

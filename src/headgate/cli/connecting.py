@@ -5,6 +5,8 @@ The libraries are imported when a command runs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -88,13 +90,22 @@ def spark_options(command_config: Path | None) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in given.items() if is_of_security(name)}
 
 
+def caller() -> str:
+    """Return the user who runs this command, as `user@host`; the host alone if the user has no name."""
+    host = socket.gethostname()
+    try:
+        return f"{getpass.getuser()}@{host}"
+    except (OSError, KeyError):
+        return host
+
+
 def open_admin(server: str, timeout_ms: int, command_config: Path | None) -> Admin:
     """Return an Admin for these options. Raises `UsageProblem`."""
     from headgate.admin import Admin
 
     security = security_of(command_config)
     try:
-        return Admin(server, timeout_ms / 1000, security=security)
+        return Admin(server, timeout_ms / 1000, f"headgate:{caller()}", security=security)
     except ValueError as problem:
         raise UsageProblem(f"--bootstrap-server {server}: {problem}") from problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.client.cluster import Cluster
 from headgate.client.errors import check
@@ -50,6 +50,14 @@ class TopicNow(StrEnum):
     """The topic was deleted, and no topic has its name."""
 
 
+class ChangeAuthor(NamedTuple):
+    """The client that made a change."""
+
+    client_id: str
+    host: str
+    """Its address, after a slash."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
     """A commit, or the removal of an offset. Times are in ms since the epoch."""
@@ -64,6 +72,8 @@ class OffsetChange:
     log_offset: int
     """The offset of the record in the group's partition of `__consumer_offsets`."""
     topic_now: TopicNow = TopicNow.SAME
+    author: ChangeAuthor | None = None
+    """Who made an administrative change (a reset, an undo, a deletion), if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,15 @@ def _change(
     committed = None
     if entry.kind == _COMMIT:
         committed = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata)
+    author = None
+    if entry.client_id is not None:
+        author = ChangeAuthor(entry.client_id, entry.client_host or "")
     return OffsetChange(
-        partition, Millis(entry.time_ms), committed, Millis(entry.written_ms), entry.log_offset, topic_now
+        partition,
+        Millis(entry.time_ms),
+        committed,
+        Millis(entry.written_ms),
+        entry.log_offset,
+        topic_now,
+        author,
     )

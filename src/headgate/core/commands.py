@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.core.offsets.authors import Author
 from headgate.domain.ids import GroupId, TopicName
 
 
@@ -61,6 +62,8 @@ class DeleteGroup:
     """Delete an empty group and its offsets. Reply: an `ErrorCode`."""
 
     group_id: GroupId
+    author: Author | None = None
+    """The client, to be recorded."""
 
 
 @dataclass(slots=True, frozen=True)

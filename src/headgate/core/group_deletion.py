@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from headgate.core.commands import DeleteGroup
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer
 from headgate.core.groups import Groups
+from headgate.core.offsets.authors import Author, authors_of
 from headgate.core.offsets.pending import PendingOffsets
 from headgate.core.offsets.removal import removals_of
 from headgate.core.offsets.table import OffsetTable
@@ -40,10 +42,14 @@ _DELETE = Timer(TimerKind.DELETE)
 class _Deletion:
     """The deletion of one group's offsets."""
 
-    __slots__ = ("_offsets", "group_id", "is_over", "tokens")
+    __slots__ = ("_offsets", "author", "group_id", "is_over", "tokens")
 
-    def __init__(self, table: OffsetTable, group_id: GroupId, tokens: list[Token]) -> None:
+    def __init__(
+        self, table: OffsetTable, group_id: GroupId, tokens: list[Token], author: Author | None
+    ) -> None:
         self.group_id = group_id
+        self.author = author
+        """The client to record; None: unknown, because the server was restarted."""
         self.tokens = tokens
         """The requests to answer at its end."""
         self._offsets = table.walk(group_id)
@@ -57,7 +63,11 @@ class _Deletion:
         for one in found:
             if one is not None:
                 gone.setdefault(one[0], []).append(one[1])
-        return removals_of(self.group_id, gone)
+        return self.signed(removals_of(self.group_id, gone))
+
+    def signed(self, removals: Sequence[Change]) -> Sequence[Change]:
+        """Return removals, followed by records of the author."""
+        return [*removals, *authors_of(self.group_id, removals, self.author)]
 
 
 class GroupDeletions:
@@ -79,12 +89,13 @@ class GroupDeletions:
         """Continue the deletions that a crash or stop interrupted."""
         for group_id in self._offsets.forgotten_groups():
             if self._groups.find(group_id) is None:
-                self._under_way[group_id] = _Deletion(self._offsets, group_id, [])
+                self._under_way[group_id] = _Deletion(self._offsets, group_id, [], None)
         if self._under_way:
             self._deadlines.set(_DELETE, now)
 
-    def begin(self, group_id: GroupId, now: Millis, token: Token) -> GroupEffects:
+    def begin(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
         """Delete a group, if it may be deleted; the reply is sent at the end of the deletion."""
+        group_id = command.group_id
         under_way = self._under_way.get(group_id)
         if under_way is not None:
             under_way.tokens.append(token)
@@ -94,9 +105,9 @@ class GroupDeletions:
             return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
         if not kind.is_empty(group_id):
             return answer(token, ErrorCode.NON_EMPTY_GROUP)
-        deletion = _Deletion(self._offsets, group_id, [token])
+        deletion = _Deletion(self._offsets, group_id, [token], command.author)
         waiting = {topic: [*partitions] for topic, partitions in self._pending.of_group(group_id).items()}
-        removals = [*removals_of(group_id, waiting), *deletion.step(OFFSETS_AT_ONCE)]
+        removals = [*deletion.signed(removals_of(group_id, waiting)), *deletion.step(OFFSETS_AT_ONCE)]
         tombstones = self._groups.tombstones(group_id, kind)
         if deletion.is_over:
             return Effects([*removals, *tombstones], _replies(deletion))
@@ -113,7 +124,7 @@ class GroupDeletions:
         try:
             records = deletion.step(OFFSETS_A_SLICE)
         except Exception:
-            self._under_way[group_id] = _Deletion(self._offsets, group_id, deletion.tokens)
+            self._under_way[group_id] = _Deletion(self._offsets, group_id, deletion.tokens, deletion.author)
             self._deadlines.set(_DELETE, Millis(now + BETWEEN_FAILURES_MS))
             raise
         if not deletion.is_over:

@@ -37,6 +37,7 @@ from headgate.core.groups import ONLY_COMMITTED, Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
 from headgate.core.offsets import pending_image
+from headgate.core.offsets.authors import authors_of
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
@@ -71,6 +72,7 @@ from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
     Change,
+    ChangeAuthor,
     ColumnBatch,
     OffsetBatch,
     OffsetCommit,
@@ -216,7 +218,7 @@ class GroupShard:
                 self.offsets.remove(group_id, topic, partition)
             case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
                 self.paused.apply(record)
-            case UnknownRecord():
+            case UnknownRecord() | ChangeAuthor():
                 pass
             case _:
                 if self.groups.kind_of_record(record).apply(record):
@@ -280,7 +282,7 @@ class GroupShard:
                 )
             case PausedTopicPartitions(group_id=group_id) | PausedTopicPartitionsTombstone(group_id):
                 return self.paused.current(group_id)
-            case UnknownRecord() | ColumnBatch() | OffsetRows() | OffsetBatch():
+            case UnknownRecord() | ChangeAuthor() | ColumnBatch() | OffsetRows() | OffsetBatch():
                 return None
             case _:
                 return self.groups.kind_of_record(record).current_record(record)
@@ -481,7 +483,8 @@ class GroupShard:
             return is_subscribed(topic) and not self._pauses.are_released(command.group_id, topic, partitions)
 
         result, records = delete(self.offsets, self.pending, command, is_held)
-        return together(Effects(records), answer(token, result))
+        authors = authors_of(command.group_id, records, command.author)
+        return together(Effects([*records, *authors]), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
         return self._upkeep.erase(command.topic, now, token)
@@ -507,7 +510,7 @@ class GroupShard:
         return answer(token, self.groups.list_more(command))
 
     def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
-        effects = self._deletions.begin(command.group_id, now, token)
+        effects = self._deletions.begin(command, now, token)
         if effects.records:
             self.events.report(GroupDeleted(command.group_id))
         return effects

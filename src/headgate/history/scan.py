@@ -32,7 +32,7 @@ from headgate.log.index import OffsetIndex
 from headgate.log.log import Log
 from headgate.log.segment import Segment
 from headgate.log.walking import CHUNK_BYTES, walk_batches
-from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode
+from headgate.records import ChangeAuthor, MalformedRecord, OffsetCommit, OffsetTombstone, decode
 from headgate.records.history import decode_mark, origin_of
 from headgate.records.offset_commit import text_bytes
 from headgate.records.runs import RunPlace, run_place
@@ -261,6 +261,8 @@ class _Reader:
             return  # `headgate log verify` reports it
         if isinstance(decoded, OffsetCommit | OffsetTombstone):
             self._collector.take(log_offset, Millis(written), decoded)
+        elif isinstance(decoded, ChangeAuthor):
+            self._collector.take_author(log_offset, decoded)
 
 
 def _elsewhere(work: Callable[[], ResultT]) -> Steps[ResultT]:

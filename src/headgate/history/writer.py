@@ -2,7 +2,7 @@
 
 One writer serves one compaction. It encodes the offered records into batches, appends these on the loop,
 which is a copy into the page cache, and syncs in the thread of the compaction. Group metadata and all other
-records that are not offsets are skipped.
+records that are not offsets, or the authors of their changes, are skipped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from headgate.log.builder import BatchBuilder, ByteRows
 from headgate.log.compaction import Steps
 from headgate.log.log import Log
 from headgate.log.record_columns import Int64s, RecordColumns
+from headgate.records.change_author import KEY_START as AUTHOR_KEY_START
+from headgate.records.change_author import KEY_TYPE as AUTHOR_KEY_TYPE
 from headgate.records.history import (
     ORIGIN_BYTES,
     ORIGIN_KEY,
@@ -37,6 +39,7 @@ UNSYNCED_BYTES: Final = 4 << 20
 """Written bytes at which a sync is due."""
 LONGEST_TURN_MS: Final = 1000
 """Upper bound by which a commit's time is later than the timestamp of its record."""
+_KEPT: Final = (*KEY_STARTS, AUTHOR_KEY_START)
 _RECORD_OVERHEAD: Final = 48
 _LAID_OUT_AT_ONCE: Final = 64
 _FEWEST_ALIKE: Final = 8
@@ -67,9 +70,9 @@ class HistoryWriter:
         self._unsynced_bytes = 0
 
     def offer(self, offset: int, record: Record) -> None:
-        """Add a record to the history if it is an offset."""
+        """Add a record to the history if it is an offset, or the author of a change."""
         key = record.key
-        if key is None or not key.startswith(KEY_STARTS):
+        if key is None or not key.startswith(_KEPT):
             return
         batch = self._open_batch()
         origin = Origin(offset, record.timestamp).header()
@@ -78,15 +81,16 @@ class HistoryWriter:
         self._close_full_batch(batch)
 
     def offer_columns(self, columns: RecordColumns, rows: range) -> None:
-        """Add those of these records that are offsets. They have no headers."""
+        """Add those of these records that are offsets or authors of changes. They have no headers."""
         octets = np.frombuffer(columns.data, np.uint8)
         key_sizes = columns.key_sizes[rows.start : rows.stop]
         key_starts = columns.key_starts[rows.start : rows.stop]
-        is_offset = (key_sizes > 1) & (octets[key_starts] == 0) & (octets[key_starts + 1] <= KEY_TYPE)
+        key_types = octets[key_starts].astype(np.uint16) << 8 | octets[key_starts + 1]
+        is_kept = (key_sizes > 1) & ((key_types <= KEY_TYPE) | (key_types == AUTHOR_KEY_TYPE))
         # A record's key follows its length, a varint. The number of headers follows the value.
         starts = key_starts - 1 - (key_sizes >= _FROM_TWO_BYTES) - (key_sizes >= _FROM_THREE_BYTES)
         sizes = columns.ends[rows.start : rows.stop] - 1 - starts
-        which = np.flatnonzero(is_offset)
+        which = np.flatnonzero(is_kept)
         if not len(which):
             return
         starts, sizes = starts[which], sizes[which]

@@ -18,6 +18,7 @@ from headgate.domain.ids import (
     TRANSACTION_STATE_TOPIC,
     ZERO_TOPIC_ID,
 )
+from headgate.domain.wording import counted
 from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
@@ -29,6 +30,7 @@ from headgate.inspect.transaction_records import transaction_record
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
 from headgate.records import (
+    ChangeAuthor,
     GroupMember,
     GroupMetadata,
     GroupTombstone,
@@ -169,6 +171,19 @@ def meaning_of(record: Record) -> Json:
             }
         case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
             return paused_record(decoded)
+        case ChangeAuthor(group_id, topic, _, count, client_id, client_host):
+            return {
+                "kind": "change-author",
+                "words": (
+                    f"{quoted(client_id)} at {client_host} changed {counted(count, 'offset')} of group "
+                    f"{quoted(group_id)} in topic {quoted(topic)}"
+                ),
+                "group": group_id,
+                "topic": topic,
+                "client_id": client_id,
+                "client_host": client_host,
+                "count": count,
+            }
         case UnknownRecord(key_type, _, value):
             what = "a tombstone" if value is None else "a record"
             return {

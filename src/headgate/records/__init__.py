@@ -21,6 +21,7 @@ from headgate.records.consumer_model import (
 )
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
+    ChangeAuthor,
     GroupMember,
     GroupMetadata,
     GroupTombstone,
@@ -39,6 +40,7 @@ from headgate.records.paused_model import (
 
 __all__ = [
     "Change",
+    "ChangeAuthor",
     "ClassicMemberMetadata",
     "ColumnBatch",
     "ColumnShape",

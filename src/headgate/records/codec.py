@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.domain.ids import Millis
-from headgate.records import consumer_group, group_metadata, offset_commit, paused_partitions, share_group
+from headgate.records import (
+    change_author,
+    consumer_group,
+    group_metadata,
+    offset_commit,
+    paused_partitions,
+    share_group,
+)
 from headgate.records.consumer_model import NEVER, ConsumerGroupMetadata, is_consumer_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
+    ChangeAuthor,
     GroupMetadata,
     GroupTombstone,
     OffsetCommit,
@@ -40,6 +48,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return paused_partitions.encode_paused(record)
         case PausedTopicPartitionsTombstone():
             return paused_partitions.encode_tombstone(record)
+        case ChangeAuthor():
+            return change_author.encode_author(record)
         case UnknownRecord():
             return record.key, record.value
         case _:
@@ -70,4 +80,6 @@ def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> R
         return share_group.decode_share_group(key_type, reader, value)
     if key_type == paused_partitions.KEY_TYPE:
         return paused_partitions.decode_paused(reader, value)
+    if key_type == change_author.KEY_TYPE:
+        return change_author.decode_author(reader, value)
     return UnknownRecord(key_type, key, value)

@@ -50,6 +50,20 @@ class OffsetTombstone:
 
 
 @dataclass(slots=True, frozen=True)
+class ChangeAuthor:
+    """The client that changed offsets of a topic: those in the records before this one."""
+
+    group_id: GroupId
+    topic: TopicName
+    back: int
+    """The change's first record of the topic is so many records before this one."""
+    count: int
+    """How many there are from there on."""
+    client_id: str
+    client_host: str
+
+
+@dataclass(slots=True, frozen=True)
 class GroupMember:
     """A member of a classic group, as recorded at the end of a rebalance."""
 
@@ -99,6 +113,7 @@ class UnknownRecord:
 Record = (
     OffsetCommit
     | OffsetTombstone
+    | ChangeAuthor
     | GroupMetadata
     | GroupTombstone
     | ConsumerRecord

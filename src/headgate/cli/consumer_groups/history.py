@@ -48,7 +48,17 @@ _OF_ONE_GROUP = (
     TopicGone,
 )
 """Errors of one group, after which the command continues with the other groups."""
-_CHANGE: Columns = ("group", "time", "topic", "partition", "change", "offset", "leader_epoch", "metadata")
+_CHANGE: Columns = (
+    "group",
+    "time",
+    "topic",
+    "partition",
+    "change",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "by",
+)
 _AS_OF: Columns = (
     "group",
     "topic",
@@ -127,6 +137,7 @@ def _recreation_row(group_id: str, topic: TopicName, created: Millis) -> Row:
         "offset": None,
         "leader_epoch": None,
         "metadata": None,
+        "by": None,
         "topic_now": TopicNow.SAME,
     }
 
@@ -142,6 +153,7 @@ def _change_row(group_id: str, change: OffsetChange) -> Row:
         "offset": committed.offset if committed else None,
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
+        "by": f"{change.author.client_id}{change.author.host}" if change.author else None,
         "topic_now": change.topic_now,
     }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,7 +19,7 @@ from headgate.admin import (
 )
 from headgate.admin.errors import moment
 from headgate.cli.advice import in_words, with_notes
-from headgate.cli.connecting import INTERRUPTED
+from headgate.cli.connecting import INTERRUPTED, caller
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
@@ -43,15 +41,6 @@ _PAUSED: Columns = (
     "reason",
 )
 RESUMED: Columns = ("group", "topic", "partition", "state")
-
-
-def caller() -> str:
-    """Return the user who runs this command, as `user@host`; the host alone if the user has no name."""
-    host = socket.gethostname()
-    try:
-        return f"{getpass.getuser()}@{host}"
-    except (OSError, KeyError):
-        return host
 
 
 # --pause

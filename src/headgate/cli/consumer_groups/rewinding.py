@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headgate.admin import Admin, RewindProgress, RewindStep, RewoundPartition, TopicPartition
-from headgate.cli.connecting import INTERRUPTED
+from headgate.cli.connecting import INTERRUPTED, caller
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import (
     RELEASE_TIMEOUT_S,
-    caller,
     progress,
     waiting_text,
     why_refused,

@@ -18,11 +18,10 @@ from headgate.admin import (
     Waiting,
 )
 from headgate.cli.advice import in_words
-from headgate.cli.connecting import INTERRUPTED
+from headgate.cli.connecting import INTERRUPTED, caller
 from headgate.cli.consumer_groups.pausing import (
     RELEASE_TIMEOUT_S,
     RESUMED,
-    caller,
     pause_row,
     progress,
     resumed_rows,

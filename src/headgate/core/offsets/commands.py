@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.core.contract import Producer, TransactionEnd
+from headgate.core.offsets.authors import Author
 from headgate.core.offsets.rows import Version
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.offsets.wide_rows import WideRow
@@ -129,6 +130,8 @@ class CommitOffsets:
     """For each topic, the committed offsets that the commit requires (R3.16)."""
     is_transactional: bool = False
     """True for the commit of a `CommitTransactionalOffsets`: other checks of members apply."""
+    author: Author | None = None
+    """The client, to be recorded with an administrative change; None for all others."""
     parts: Sequence[Part] | None = field(default=None, compare=False, repr=False)
     """The parts of the commit's shape, from its decision on; see `headgate.core.offsets.commit.shape_of`."""
 
@@ -327,6 +330,8 @@ class DeleteOffsets:
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int]]]
+    author: Author | None = None
+    """The client, to be recorded."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,6 +19,7 @@ import numpy as np
 
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import GroupEffects
+from headgate.core.offsets.authors import authors_of
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     NOTHING_COMMITTED,
@@ -180,8 +181,16 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     ]
     if too_large or command.expected is not None or command.retention_ms != NO_RETENTION:
         result = CommitResult(ErrorCode.NONE, frozenset(too_large)) if too_large else ACCEPTED
-        return Effects(_in_rows(command, now, too_large), (Reply(token, result),))
-    return Effects(_batches_of(shape_of(command), offsets_of(command), now), (Reply(token, ACCEPTED),))
+        return Effects(_signed(command, _in_rows(command, now, too_large)), (Reply(token, result),))
+    changes = _batches_of(shape_of(command), offsets_of(command), now)
+    return Effects(_signed(command, changes), (Reply(token, ACCEPTED),))
+
+
+def _signed(command: CommitOffsets, changes: list[Change]) -> list[Change]:
+    """Return the changes, followed by records of the author if the command names one."""
+    if command.author is not None:
+        changes += authors_of(command.group_id, changes, command.author)
+    return changes
 
 
 def commits(command: Commits, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:

@@ -18,6 +18,7 @@ the log come before segments of the log's history. Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName
-from headgate.records import OffsetCommit, OffsetTombstone
+from headgate.records import ChangeAuthor, OffsetCommit, OffsetTombstone
 from headgate.records.model import NO_EXPIRY
 
 FIRST_TIME = Millis(-1)
@@ -86,6 +87,8 @@ class HistoryEntry(NamedTuple):
     """Timestamp of that record: the same for all changes of one request."""
     commit: OffsetCommit | None
     """None: the offset was removed."""
+    author: ChangeAuthor | None = None
+    """Who made an administrative change, as far as that is known; None for all others."""
 
     @property
     def time(self) -> Millis:
@@ -191,6 +194,14 @@ class HistoryCollector:
         self._wanted = _wanted(query.topics)
         self._known: dict[_Key, _Timeline] = {}
         self._segment: dict[_Key, _Timeline] = {}
+        self._authors: dict[int, ChangeAuthor] = {}
+        """Authors by the offset in the log of the first record that is theirs."""
+        self._author_starts: list[int] = []
+
+    def take_author(self, log_offset: int, record: ChangeAuthor) -> None:
+        """Add the author of a change, of any group, with the offset of its record in the log."""
+        if record.group_id == self._query.group_id:
+            self._authors[log_offset - record.back] = record
 
     def take(self, log_offset: int, written: Millis, record: OffsetCommit | OffsetTombstone) -> None:
         """Add one record of the current segment, of any group, with its offset and timestamp in the log."""
@@ -293,6 +304,7 @@ class HistoryCollector:
 
         `lives` has an item for each of `topics()`.
         """
+        self._author_starts = sorted(self._authors)
         asked_for = self._asked_for()
         keys: Iterable[_Key]
         if self._query.is_last_change:
@@ -340,6 +352,15 @@ class HistoryCollector:
             if entry.written == last.written or (key in expired and began <= entry.written <= last.written)
         )
 
+    def _author_of(self, entry: HistoryEntry) -> ChangeAuthor | None:
+        """Return who made a change: the author whose records it is among."""
+        at = bisect_right(self._author_starts, entry.log_offset) - 1
+        if at < 0:
+            return None
+        start = self._author_starts[at]
+        author = self._authors[start]
+        return author if entry.log_offset < start + author.count else None
+
     def _is_expiry(self, timeline: _Timeline) -> bool:
         """Return whether the newest change removed an offset that was old enough to expire."""
         if self._query.retention_ms is None or len(timeline.entries) < _BEFORE_AND_AFTER:
@@ -364,6 +385,8 @@ class HistoryCollector:
             before = self._query.until if self._query.is_as_of else self._query.since
             earlier = Earlier.NOTHING if known_since <= before else Earlier.UNKNOWN
         own = sum(1 for _ in takewhile(life.owns, entries))
+        if self._author_starts:
+            entries = tuple(entry._replace(author=self._author_of(entry)) for entry in entries)
         return PartitionHistory(*key, entries, earlier, former=len(entries) - own)
 
 

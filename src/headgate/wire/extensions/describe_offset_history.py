@@ -1,4 +1,4 @@
-"""DescribeOffsetHistory (api key 20004), version 0, flexible: the history of a group's committed offsets.
+"""DescribeOffsetHistory (api key 20004), versions 0-1, flexible: the history of a group's committed offsets.
 
 An extension of Headgate, written by hand.
 """
@@ -19,7 +19,7 @@ class DescribeOffsetHistoryRequest(Request["DescribeOffsetHistoryResponse"]):
     """
 
     API_KEY: ClassVar[int] = 20004
-    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 1)
     FLEXIBLE_SINCE: ClassVar[int | None] = 0
 
     group_id: Annotated[str, "string"] = ""
@@ -45,7 +45,7 @@ class DescribeOffsetHistoryResponse(Response):
     """
 
     API_KEY: ClassVar[int] = 20004
-    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 1)
     FLEXIBLE_SINCE: ClassVar[int | None] = 0
 
     throttle_time_ms: Annotated[int, "int32"] = 0
@@ -86,7 +86,8 @@ class DescribeOffsetHistoryResponseEntry(Struct):
     """In `DescribeOffsetHistoryResponsePartition.entries`.
 
     `kind` 0 is a commit, 1 is a removal, which has no offset. `time_ms` is the commit timestamp or the time
-    of the removal. `written_ms` is the same for all changes of one request.
+    of the removal. `written_ms` is the same for all changes of one request. `client_id` and `client_host`
+    tell who made an administrative change; null for other changes, or if that is not known.
     """
 
     kind: Annotated[int, "int8"] = 0
@@ -96,13 +97,15 @@ class DescribeOffsetHistoryResponseEntry(Struct):
     time_ms: Annotated[int, "int64"] = -1
     written_ms: Annotated[int, "int64"] = -1
     log_offset: Annotated[int, "int64"] = -1
+    client_id: Annotated[str | None, "string 1+ null"] = None
+    client_host: Annotated[str | None, "string 1+ null"] = None
 
 
 class EncodedOffsetHistory(Response):
     """An encoded `DescribeOffsetHistoryResponse`. Long responses are encoded outside of the event loop."""
 
     API_KEY: ClassVar[int] = 20004
-    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 1)
     FLEXIBLE_SINCE: ClassVar[int | None] = 0
 
     body: Annotated[bytes, "bytes"] = b""
@@ -112,4 +115,5 @@ def _write_body(out: bytearray, message: EncodedOffsetHistory) -> None:
     out += message.body
 
 
-register(EncodedOffsetHistory, 0, writer=_write_body)
+for _version in (0, 1):
+    register(EncodedOffsetHistory, _version, writer=_write_body)
