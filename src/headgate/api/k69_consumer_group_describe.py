@@ -6,12 +6,10 @@ GROUP_ID_NOT_FOUND. Partitions of deleted topics are omitted. A group named more
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from headgate.api.contract import Call, Node, RequestSteps
-from headgate.api.group_answers import answer_each
-from headgate.api.k15_describe_groups import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
+from headgate.api.group_descriptions import describe_each, named_topics
 from headgate.api.needs import of_groups
 from headgate.api.registration import Api
 from headgate.core.consumer.commands import (
@@ -20,7 +18,6 @@ from headgate.core.consumer.commands import (
     DescribedConsumerMember,
     GroupRefusal,
 )
-from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.security.resources import Operation
 from headgate.wire.messages import consumer_group_describe as wire
@@ -30,41 +27,24 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -> None:
     """Describe each group once, in the order asked."""
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.group_ids)]
-
-    def respond(results: Sequence[Any]) -> RequestSteps[wire.ConsumerGroupDescribeResponse]:
-        response = wire.ConsumerGroupDescribeResponse()
-        for group_id, result in zip(group_ids, results, strict=True):
-            yield None
-            group = yield from _group(group_id, result)
-            if not group.error_code:
-                group.authorized_operations = operations
-            response.groups.append(group)
-        return response
-
-    answer_each(node, call, group_ids, DescribeConsumerGroup, respond)
+    describe_each(node, call, request, DescribeConsumerGroup, wire, _group)
 
 
 def _group(
-    group_id: GroupId, result: DescribedConsumerGroup | GroupRefusal | ErrorCode
+    group_id: GroupId, result: DescribedConsumerGroup | GroupRefusal
 ) -> RequestSteps[wire.DescribedGroup]:
-    match result:
-        case ErrorCode():
-            return wire.DescribedGroup(group_id=group_id, error_code=result)
-        case GroupRefusal(error, message):
-            return wire.DescribedGroup(group_id=group_id, error_code=error, error_message=message)
-        case DescribedConsumerGroup():
-            described = wire.DescribedGroup(
-                group_id=group_id,
-                group_state=result.state,
-                group_epoch=result.group_epoch,
-                assignment_epoch=result.assignment_epoch,
-                assignor_name=result.assignor,
-            )
-            for member in result.members:
-                described.members.append((yield from _member(member, result.topic_names)))
-            return described
+    if isinstance(result, GroupRefusal):
+        return wire.DescribedGroup(group_id=group_id, error_code=result.error, error_message=result.message)
+    described = wire.DescribedGroup(
+        group_id=group_id,
+        group_state=result.state,
+        group_epoch=result.group_epoch,
+        assignment_epoch=result.assignment_epoch,
+        assignor_name=result.assignor,
+    )
+    for member in result.members:
+        described.members.append((yield from _member(member, result.topic_names)))
+    return described
 
 
 def _member(
@@ -89,16 +69,8 @@ def _member(
 def _assignment(
     partitions: Mapping[TopicId, tuple[int, ...]], topic_names: Mapping[TopicId, TopicName]
 ) -> RequestSteps[wire.Assignment]:
-    assignment = wire.Assignment()
-    for topic_id, indexes in partitions.items():
-        yield None
-        if topic_id in topic_names:
-            assignment.topic_partitions.append(
-                wire.TopicPartitions(
-                    topic_id=topic_id, topic_name=topic_names[topic_id], partitions=list(indexes)
-                )
-            )
-    return assignment
+    topics = yield from named_topics(partitions, topic_names, wire.TopicPartitions)
+    return wire.Assignment(topic_partitions=topics)
 
 
 API = Api(

@@ -7,28 +7,22 @@ what to do in one JSON argument, say what happens to them in lines of JSON, and 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests.compat.support.java import java_member_command
 from tests.compat.support.kafkajs import NODE
+from tests.compat.support.talking import TalkingProcess
 from tests.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("member_program.py")
 SESSION_TIMEOUT_MS = 6_000  # the least that a broker allows
 HEARTBEAT_MS = 500
-CLOSE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +44,7 @@ class Membership:
 
 
 @dataclass
-class Member:
+class Member(TalkingProcess):
     """One running member: what it owns, what it has read, what it has committed."""
 
     membership: Membership
@@ -77,17 +71,7 @@ class Member:
             command = java_member_command(asked)
         else:
             command = [sys.executable, str(PROGRAM), asked]
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._start(command)
 
     def __str__(self) -> str:
         state = f"owns {self.partitions}, {self.rebalances} rebalances, {len(self.records)} records"
@@ -101,45 +85,15 @@ class Member:
         """Returns when its assignment is just that."""
         wait_until(lambda: self.partitions == partitions, lambda: f"{self} owns {partitions}", timeout_s)
 
-    def leave(self) -> None:
-        """Asks it to close its consumer properly and waits until it has."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("close\n")
-        self._process.stdin.flush()
-        assert self._process.wait(CLOSE_TIMEOUT_S) == 0, self.trouble()
-        self.end()
-
-    def kill(self) -> float:
-        """Ends it as a crash does, with SIGKILL; returns when that was, by time.monotonic()."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        at = time.monotonic()
-        self.end()
-        return at
-
     def end(self) -> None:
         """Makes sure that nothing of it is left."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(CLOSE_TIMEOUT_S)
-        self._listener.join(CLOSE_TIMEOUT_S)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        super().end()
         self.partitions = []
 
     def trouble(self) -> str:
         """What it complained about, for the message of a failing test."""
-        said = "; ".join(self.failures + self.refused_commits)
-        if not self._errors.closed:
-            self._errors.seek(0)
-            said += self._errors.read().decode(errors="replace")[-1500:]
+        said = "; ".join(self.failures + self.refused_commits) + self.complaints()
         return f"; it says: {said}" if said else ""
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._hear(json.loads(line))
 
     def _hear(self, said: dict[str, Any]) -> None:
         match said["event"]:

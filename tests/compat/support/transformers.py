@@ -5,14 +5,8 @@ The process is transformer_program.py (Python libraries), node/transformer.js or
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,10 +15,10 @@ from typing import Any
 
 from tests.compat.support.java import JVM_START_S, java_command_of
 from tests.compat.support.kafkajs import NODE
+from tests.compat.support.talking import TalkingProcess
 from tests.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("transformer_program.py")
-END_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,23 +45,12 @@ def _command(told: Transformation) -> list[str]:
     return [sys.executable, str(PROGRAM), asked]
 
 
-class Talker:
+class Talker(TalkingProcess):
     """A process that says events in lines of JSON. What is left of it is killed at the end of its block."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
         self.events: list[dict[str, Any]] = []
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by kill()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
-            env=None if environment is None else os.environ | environment,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._start(command, environment)
 
     def __enter__(self) -> Talker:
         return self
@@ -77,11 +60,8 @@ class Talker:
     ) -> None:
         self.kill()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                self.events.append(json.loads(line))
+    def _hear(self, said: dict[str, Any]) -> None:
+        self.events.append(said)
 
     def said(self, event: str) -> list[dict[str, Any]]:
         """The events of a kind so far."""
@@ -91,33 +71,15 @@ class Talker:
         """The first event of a kind; fails, with what the process said, when it does not come or ends."""
 
         def found() -> bool:
-            assert self._process.poll() is None or self.said(event), self.trouble()
+            assert self.is_running or self.said(event), self.trouble()
             return bool(self.said(event))
 
         wait_until(found, lambda: f"it says {event!r}: {self.trouble()}", JVM_START_S)
         return self.said(event)[0]
 
-    def tell(self, line: str) -> None:
-        """Give it a line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
     def trouble(self) -> str:
         """What it said and complained of."""
-        self._errors.seek(0)
-        return f"{self.events} {self._errors.read().decode(errors='replace')[-3000:]}"
-
-    def kill(self) -> None:
-        """End it as a crash does, with SIGKILL."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(END_TIMEOUT_S)
-        self._listener.join(END_TIMEOUT_S)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        return f"{self.events} {self.complaints()}"
 
 
 def transformer(told: Transformation) -> Talker:
