@@ -49,6 +49,20 @@ def test_a_classic_group_reports_generations_and_lost_members() -> None:
     assert [event for event in found if isinstance(event, MemberRemoved)] == LOST
 
 
+def test_a_static_member_that_is_replaced_is_reported() -> None:
+    """With the member that took its instance id; a rejoin with its member id is no event."""
+    h = Harness(group_initial_rebalance_delay_ms="0")
+    first = join(group_id=GROUP, instance_id="i", new_member_id="a", must_know_member_id=False)
+    token = h.send(first)
+    h.send(sync("a", h.answers[token].generation, group_id=GROUP, instance_id="i", assignments=(("a", b""),)))
+    found = events_of(h)
+    h.send(join(group_id=GROUP, instance_id="i", new_member_id="b", must_know_member_id=False))
+    assert found[:2] == [
+        MemberRemoved(GROUP, MemberId("a"), RemovalReason.REPLACED),
+        MemberJoined(GROUP, MemberId("b"), "client", "/127.0.0.1"),
+    ]
+
+
 def test_a_group_is_created_once() -> None:
     """By a commit without members; a second commit, and a member of a group with offsets, create none."""
     h = Harness(group_initial_rebalance_delay_ms="0")

@@ -69,12 +69,16 @@ class RemovalReason(StrEnum):
     """It did not rejoin within the rebalance timeout."""
     DID_NOT_SYNC = "did-not-sync"
     """It did not ask for its assignment within the rebalance timeout."""
+    REPLACED = "replaced"
+    """Another client joined with its instance id and fences it; mostly the same one, after a restart."""
     DID_NOT_REVOKE = "did-not-revoke"
     """It did not revoke partitions within the rebalance timeout."""
 
 
 class MemberRemoved(NamedTuple):
-    """A member was removed. Its later requests are refused: UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH."""
+    """A member was removed. Its later requests are refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or
+    FENCED_INSTANCE_ID.
+    """
 
     group_id: GroupId
     member_id: MemberId

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 MOST_CHANGED_GROUPS = 10_000
 """Groups whose changes are remembered until they rebalance: some never do."""
+_AS_ASKED = (RemovalReason.LEFT, RemovalReason.REPLACED)
 
 
 class EventLog:
@@ -56,7 +57,7 @@ class EventLog:
                 self._removed[reason] += 1
                 self._note(group_id, str(reason))
                 fields = {"group": group_id, "member": member_id, "reason": str(reason)}
-                level = logging.INFO if reason is RemovalReason.LEFT else logging.WARNING
+                level = logging.INFO if reason in _AS_ASKED else logging.WARNING
                 logger.log(level, "member removed", extra=fields)
             case OffsetsExpired(group_id, offset_count, reason, retention_ms):
                 fields = {"group": group_id, "offsets": offset_count, "reason": str(reason)}

@@ -19,6 +19,7 @@ from headgate.core.classic.state import ClassicState
 from headgate.core.classic.subscription import claims_too_much
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.events import RemovalReason
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId
@@ -161,6 +162,8 @@ def _replace_static(
     old_leader = group.leader
     member = group.replace(old, command.new_member_id)
     group.update(member, command)
+    context.removed(group, old.member_id, RemovalReason.REPLACED)
+    context.joined(group, member)
     context.start_session(group, member)
     if group.state is ClassicState.STABLE and group.vote() == group.protocol_name:
         group.subscription = group.compute_subscription()
