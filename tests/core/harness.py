@@ -26,6 +26,7 @@ from headgate.core.classic.state import ClassicState
 from headgate.core.commands import RetentionConfigured, Tick
 from headgate.core.consumer.group import ConsumerGroup, tombstone_of
 from headgate.core.contract import Producer, Token, TransactionEnd
+from headgate.core.groups import GroupCounts
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitTransactionalOffsets,
@@ -65,8 +66,8 @@ def count_by_state(shard: GroupShard) -> Counter[str]:
         try:
             next(steps)
         except StopIteration as end:
-            counts: Counter[str] = end.value[0]
-            return counts
+            counts: GroupCounts = end.value
+            return counts.groups
 
 
 def durable_state(shard: GroupShard) -> Durable:

@@ -23,6 +23,7 @@ from headgate.records import GroupTombstone, Record
 
 LISTED_AT_ONCE = 200
 """Groups per reply: checking one takes some microseconds."""
+_SETTLED = ("Empty", "Stable", "Dead")
 
 
 class UnknownKind(Exception):
@@ -69,6 +70,17 @@ class GroupListing(NamedTuple):
     left: Iterator[ListedGroup]
     states: set[str]
     types: set[str]
+
+
+class GroupCounts(NamedTuple):
+    """The groups of a shard in numbers."""
+
+    groups: Counter[str]
+    """By state."""
+    members: Counter[str]
+    """By the state of their group."""
+    rebalancing: Sequence[GroupId]
+    """The groups that wait for members: to join, to sync, or to take over their assignment."""
 
 
 class Groups:
@@ -170,12 +182,13 @@ class Groups:
         )
         return ListedGroups(found, listing if len(some) == LISTED_AT_ONCE else None)
 
-    def counting(self) -> Generator[None, None, tuple[Counter[str], Counter[str]]]:
+    def counting(self) -> Generator[None, None, GroupCounts]:
         """Count the groups and their members by the group's state, in small steps. Groups created or deleted
         meanwhile may be counted or not.
         """
         counts: Counter[str] = Counter()
         members: Counter[str] = Counter()
+        rebalancing: list[GroupId] = []
         with_offsets = 0
         for kind in self.kinds:
             for group_id in kind.group_ids():
@@ -183,6 +196,8 @@ class Groups:
                     counts[group.state] += 1
                     members[group.state] += kind.member_count(group_id)
                     with_offsets += self._offsets.has_group(group_id)
+                    if group.state not in _SETTLED:
+                        rebalancing.append(group_id)
                 yield
         counts["Empty"] += max(0, self._offsets.group_count - with_offsets)
-        return counts, members
+        return GroupCounts(counts, members, rebalancing)

@@ -11,7 +11,7 @@ kinds (`headgate.core.kinds`); the shard treats them all alike.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -33,7 +33,7 @@ from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.events import Events, GroupCreated, GroupDeleted
 from headgate.core.expiry_forecast import ExpiryForecasts, ForecastSteps
 from headgate.core.group_deletion import GroupDeletions
-from headgate.core.groups import ONLY_COMMITTED, Groups
+from headgate.core.groups import ONLY_COMMITTED, GroupCounts, Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
 from headgate.core.offsets import pending_image
@@ -323,7 +323,7 @@ class GroupShard:
         """Numbers of expired offsets and groups since the shard was loaded."""
         return self._upkeep.counts
 
-    def counting_groups_by_state(self) -> Generator[None, None, tuple[Counter[str], Counter[str]]]:
+    def counting_groups_by_state(self) -> Generator[None, None, GroupCounts]:
         """Return the numbers of groups and of their members by the state of the group, in small steps."""
         return self.groups.counting()
 

@@ -39,7 +39,7 @@ from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.event_log import EventLog
 from headgate.server.expiry_gauges import expiry_gauges
-from headgate.server.group_gauges import group_gauges
+from headgate.server.group_gauges import GroupGauges
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.lag_gauges import LagGauges
@@ -119,6 +119,7 @@ class BrokerNode:
         self.history = OffsetHistory(self.topics, clock, self.watch)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of, self.watch)
         self.housekeeping = Housekeeping(self.topics)
+        self._group_gauges = GroupGauges()
         self._lags = LagGauges(self.topics, settings, self._open_soon)
         self._is_started = False
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
@@ -210,7 +211,7 @@ class BrokerNode:
     def gauges(self) -> Iterator[Metric | None]:
         """Yield the gauges of this node for the metrics, and None where a slice may end."""
         shards = self.coordinator.shards()
-        yield from group_gauges(shards)
+        yield from self._group_gauges.gauges(shards, self.steady_time())
         yield gauge(
             "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
         )
