@@ -20,6 +20,7 @@ from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
+    ChangeAuthor,
     GroupMetadata,
     OffsetCommit,
     OffsetTombstone,
@@ -87,7 +88,7 @@ def test_an_image_and_the_log_since_restore_the_shard(
 def test_every_record_of_groups_is_in_the_image_or_refused_when_it_is_written() -> None:
     """The image includes every kind that accepts a record; a record of no kind is not written."""
     shard = fresh()
-    offsets = {OffsetCommit, OffsetTombstone, UnknownRecord}
+    offsets = {OffsetCommit, OffsetTombstone, UnknownRecord, ChangeAuthor}  # authors are no state
     pauses = {PausedTopicPartitions, PausedTopicPartitionsTombstone}  # of any group: tests/core/pause
     for record_type in {*get_args(Record)} - offsets - pauses:
         kind = shard.groups.kind_of_record(record_type.__new__(record_type))

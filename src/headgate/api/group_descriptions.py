@@ -7,7 +7,7 @@ thousands of members and partitions, so all of it is done in steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
@@ -17,7 +17,7 @@ from headgate.domain.ids import GroupId, TopicId, TopicName
 
 TopicT = TypeVar("TopicT")
 
-GroupOf = Callable[[GroupId, Any], RequestSteps[Any]]
+GroupOf: TypeAlias = "Callable[[GroupId, Any], RequestSteps[Any]]"
 """Returns the description of a group, from the result of its command other than an `ErrorCode`."""
 
 

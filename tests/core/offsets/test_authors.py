@@ -66,10 +66,12 @@ def test_every_record_of_a_change_is_signed_and_no_other(changes: list[Change]) 
     authors = authors_of(GROUP, changes, ME)
     assert [one.topic for one in authors] == [A, B]
     collector = HistoryCollector(HistoryQuery(GROUP, None, limit=100))
+    changed = set()
     position = 40
     for change in [OffsetTombstone(GROUP, A, 99), *changes]:
         for record in records_of(change):
             assert isinstance(record, OffsetCommit | OffsetTombstone)
+            changed.add((record.topic, record.partition))
             collector.take(position, NOW, record)
             position += 1
     for author in authors:
@@ -84,10 +86,7 @@ def test_every_record_of_a_change_is_signed_and_no_other(changes: list[Change]) 
         for one in answer.partitions
         for entry in one.entries
     }
-    assert {place for place, is_signed in signed.items() if not is_signed} <= {(A, 99), (B, 98)}
-    assert sum(signed.values()) == len(
-        {(one.topic, one.partition) for change in changes for one in records_of(change)}
-    )  # type: ignore[union-attr]  # all are offsets
+    assert {place for place, is_signed in signed.items() if is_signed} == changed - {(A, 99)}
 
 
 def test_nobody_signs_nothing() -> None:

@@ -13,7 +13,7 @@ from headgate.cli.consumer_groups.options import (
     Targets,
     names_of,
 )
-from headgate.cli.usage_problem import UsageProblem
+from headgate.cli.usage_problem import UsageProblem, check_at_most_one, one_of, option
 
 _GROUPS = names_of(Groups)
 _PARTITIONS = (*names_of(Partitions), "from_file")
@@ -70,17 +70,16 @@ ACTIONS = {
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
     check_output(options.output)
-    (action,) = _one(options, names_of(Actions), "; see `headgate consumer-groups --help`")
+    action = one_of(options.given, names_of(Actions), "; see `headgate consumer-groups --help`")
     usage = ACTIONS[action]
     for names in usage.one_of:
-        _one(options, names, f" with {_option(action)}")
+        one_of(options.given, names, f" with {option(action)}")
     for names in usage.one_at_most:
-        if len(_given(options, names)) > 1:
-            raise UsageProblem(f"{_all(_given(options, names))}: one of them is expected")
+        check_at_most_one(options.given, names)
     known = {action, *usage.may_have, *(name for names in usage.one_of + usage.one_at_most for name in names)}
     for name in options.given:
         if name not in known:
-            raise UsageProblem(f"{_option(name)} cannot be combined with {_option(action)}")
+            raise UsageProblem(f"{option(name)} cannot be combined with {option(action)}")
     if action in _CHANGE_PARTITIONS:
         _check_partitions(action, options)
     return action
@@ -88,37 +87,9 @@ def action_of(options: Options) -> str:
 
 def _check_partitions(action: str, options: Options) -> None:
     """Check that the action has partitions: from options, or from a file of offsets."""
-    given = _given(options, _PARTITIONS)
-    if len(given) > 1:
-        raise UsageProblem(f"{_all(given)}: one of them is expected")
-    if not given:
+    check_at_most_one(options.given, _PARTITIONS)
+    if not set(options.given).intersection(_PARTITIONS):
         raise UsageProblem(
             "the partitions are missing: --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
-            + _option(action)
+            + option(action)
         )
-
-
-def _one(options: Options, names: tuple[str, ...], hint: str) -> list[str]:
-    given = _given(options, names)
-    if len(given) > 1:
-        raise UsageProblem(f"{_all(given)}: one of them is expected")
-    if not given:
-        raise UsageProblem(f"{_either([_option(name) for name in names])} is expected{hint}")
-    return given
-
-
-def _given(options: Options, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if name in options.given]
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _all(names: list[str]) -> str:
-    return " and ".join(map(_option, names))
-
-
-def _either(words: list[str] | tuple[str, ...]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headgate.cli.connecting import check_output
 from headgate.cli.share_groups.options import ACTIONS, SHOWN, TARGETS, Options
-from headgate.cli.usage_problem import UsageProblem
+from headgate.cli.usage_problem import UsageProblem, check_at_most_one, one_of, option
 
 _ANYWHERE = ("bootstrap_server", "output", "timeout", "command_config")
 CHANGES_OF_RECORDS = ("release", "archive", "redeliver_dead_letters")
@@ -43,26 +41,12 @@ _ONE_AT_MOST = (SHOWN, ("dry_run", "execute"))
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
     check_output(options.output)
-    action = _one(options, ACTIONS, "; see `headgate share-groups --help`")
+    action = one_of(options.given, ACTIONS, "; see `headgate share-groups --help`")
     for names in _ONE_OF[action]:
-        _one(options, names, f" with {_option(action)}")
+        one_of(options.given, names, f" with {option(action)}")
     for names in _ONE_AT_MOST:
-        if len(given := [name for name in names if name in options.given]) > 1:
-            raise UsageProblem(f"{' and '.join(map(_option, given))}: one of them is expected")
+        check_at_most_one(options.given, names)
     for name in options.given:
         if name not in (action, *_MAY_HAVE[action], *_ANYWHERE):
-            raise UsageProblem(f"{_option(name)} cannot be combined with {_option(action)}")
+            raise UsageProblem(f"{option(name)} cannot be combined with {option(action)}")
     return action
-
-
-def _one(options: Options, names: Iterable[str], hint: str) -> str:
-    given = [name for name in names if name in options.given]
-    if len(given) > 1:
-        raise UsageProblem(f"{' and '.join(map(_option, given))}: one of them is expected")
-    if not given:
-        raise UsageProblem(f"{' or '.join(map(_option, names))} is expected{hint}")
-    return given[0]
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

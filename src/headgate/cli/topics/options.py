@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Option
 
 from headgate.cli.connecting import ConnectingAndPrinting, check_output
-from headgate.cli.usage_problem import UsageProblem
+from headgate.cli.usage_problem import UsageProblem, option
 
 _action = partial(Option, rich_help_panel="Actions: one of these")
 _topic = partial(Option, rich_help_panel="The topics")
@@ -123,18 +123,18 @@ def action_of(options: Options) -> str:
     given = [name for name in ACTIONS if getattr(options, name)]
     if len(given) != 1:
         raise UsageProblem(
-            f"one of {', '.join(map(_option, ACTIONS))} is expected; see `headgate topics --help`"
+            f"one of {', '.join(map(option, ACTIONS))} is expected; see `headgate topics --help`"
         )
     (action,) = given
     named = [each.name for each in fields(Parameters) if getattr(options, each.name) not in (None, False, [])]
     for name in named:
         if name not in _MAY_HAVE[action]:
-            raise UsageProblem(f"{_option(name)} cannot be combined with {_option(action)}")
+            raise UsageProblem(f"{option(name)} cannot be combined with {option(action)}")
     for name in _NEEDS.get(action, ()):
         if name not in named:
-            raise UsageProblem(f"{_option(name)} is missing: it is expected with {_option(action)}")
+            raise UsageProblem(f"{option(name)} is missing: it is expected with {option(action)}")
     if len(states := [name for name in _STATES if name in named]) > 1:
-        raise UsageProblem(f"{' and '.join(map(_option, states))}: one of them is expected")
+        raise UsageProblem(f"{' and '.join(map(option, states))}: one of them is expected")
     if (
         options.replica_assignment
         and action == "create"
@@ -142,7 +142,3 @@ def action_of(options: Options) -> str:
     ):
         raise UsageProblem("--replica-assignment replaces --partitions and --replication-factor")
     return action
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

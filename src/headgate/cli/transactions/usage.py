@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.cli.transactions.options import Abort, Connection, FindHanging
-from headgate.cli.usage_problem import UsageProblem
+from headgate.cli.usage_problem import UsageProblem, option
 from headgate.records.transactions import TransactionState
 
 _OF_A_PRODUCER = ("producer_id", "producer_epoch", "coordinator_epoch")
@@ -28,7 +28,7 @@ def check_texts(options: Connection) -> None:
     for name in _TEXTS:
         text = getattr(options, name, None)
         if text is not None:
-            _check_text(_option(name), text, is_id=name == "transactional_id")
+            _check_text(option(name), text, is_id=name == "transactional_id")
 
 
 def _check_text(option: str, text: str, *, is_id: bool) -> None:
@@ -52,7 +52,7 @@ def check_abort(options: Abort) -> None:
     """Raise `UsageProblem` unless the transaction is identified, in one of the two ways."""
     given = [name for name in _OF_A_PRODUCER if getattr(options, name) is not None]
     if options.start_offset is not None and given:
-        raise UsageProblem(f"--start-offset and {_option(given[0])}: one of them is expected")
+        raise UsageProblem(f"--start-offset and {option(given[0])}: one of them is expected")
     if options.start_offset is None and not given:
         raise UsageProblem(
             "which transaction? --start-offset is expected; or --producer-id, --producer-epoch and "
@@ -60,8 +60,4 @@ def check_abort(options: Abort) -> None:
         )
     if given and len(given) < len(_OF_A_PRODUCER):
         missing = next(name for name in _OF_A_PRODUCER if name not in given)
-        raise UsageProblem(f"{_option(missing)} is expected with {_option(given[0])}")
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+        raise UsageProblem(f"{option(missing)} is expected with {option(given[0])}")
