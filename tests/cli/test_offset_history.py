@@ -127,9 +127,9 @@ def test_the_changes_of_a_group_are_listed_newest_first(command: Command, group:
     heading, *lines = rows(command("--history", "--group", group))
     assert heading[:5] == ["GROUP", "TIME", "TOPIC", "PARTITION", "CHANGE"]
     assert [[line[0], *line[2:]] for line in lines] == [
-        [group, "flights", "1", "committed", "0", "-", "-"],
-        [group, "flights", "0", "committed", "0", "-", "-"],
-        [group, "flights", "0", "committed", "4", "2", "by", "hand"],
+        [group, "flights", "1", "committed", "0", "-", "-", "headgate-admin/127.0.0.1"],
+        [group, "flights", "0", "committed", "0", "-", "-", "headgate-admin/127.0.0.1"],
+        [group, "flights", "0", "committed", "4", "2", "by", "hand", "headgate-admin/127.0.0.1"],
     ]
     asked = ("--history", "--group", group, "--topic", "flights:0", "--limit", "1")
     limited = command(*asked, "--output", "csv")

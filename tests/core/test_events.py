@@ -54,6 +54,8 @@ def test_a_static_member_that_is_replaced_is_reported() -> None:
     h = Harness(group_initial_rebalance_delay_ms="0")
     first = join(group_id=GROUP, instance_id="i", new_member_id="a", must_know_member_id=False)
     token = h.send(first)
+    while h.is_parked(token):
+        h.advance(1000)
     h.send(sync("a", h.answers[token].generation, group_id=GROUP, instance_id="i", assignments=(("a", b""),)))
     found = events_of(h)
     h.send(join(group_id=GROUP, instance_id="i", new_member_id="b", must_know_member_id=False))

@@ -13,8 +13,8 @@ from headgate.api.contract import Call
 from headgate.core.offsets.authors import Author
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
 
-ADMIN_CLIENT: Final = "adminclient"
-"""How the default client ids of Java's Admin begin."""
+ADMIN_CLIENTS: Final = ("adminclient", "headgate")
+"""How the default client ids of Java's Admin and of Headgate's begin."""
 
 
 def author_of(call: Call) -> Author:
@@ -26,6 +26,6 @@ def author_of_commit(call: Call, request: OffsetCommitRequest, *, has_conditions
     """Return the client of a commit, if it is an administrative change."""
     if request.generation_id_or_member_epoch >= 0:
         return None
-    if has_conditions or (call.client_id or "").startswith(ADMIN_CLIENT):
+    if has_conditions or (call.client_id or "").startswith(ADMIN_CLIENTS):
         return author_of(call)
     return None

@@ -12,7 +12,7 @@ EXTENSIONS: dict[int, ApiInfo] = {
     20001: ApiInfo("PausePartitions", "pause_partitions", 0, 1, 1),
     20002: ApiInfo("ResumePartitions", "resume_partitions", 0, 1, 1),
     20003: ApiInfo("ListPausedPartitions", "list_paused_partitions", 0, 1, 1),
-    20004: ApiInfo("DescribeOffsetHistory", "describe_offset_history", 0, 0, 0),
+    20004: ApiInfo("DescribeOffsetHistory", "describe_offset_history", 0, 1, 0),
     20005: ApiInfo("DescribeOffsetExpiry", "describe_offset_expiry", 0, 0, 0),
     20006: ApiInfo("ListExpiringGroups", "list_expiring_groups", 0, 0, 0),
     20007: ApiInfo("DescribeShareDeliveries", "describe_share_deliveries", 0, 0, 0),
