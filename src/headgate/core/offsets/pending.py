@@ -377,13 +377,13 @@ def _pending(commit: OffsetCommit, position: int) -> PendingOffset:
 
 def _commits_of(change: Change) -> Iterator[OffsetCommit]:
     """Yield the commits of a change, which are part of a transaction."""
-    parts: Iterable[Change] = (change,)
-    if isinstance(change, OffsetRows):
-        parts = (change.between(at, at + _ROWS_AT_ONCE) for at in range(0, len(change), _ROWS_AT_ONCE))
-    for part in parts:
-        for one in part.each() if isinstance(part, OffsetBatch | OffsetRows) else (part,):
-            assert isinstance(one, OffsetCommit), f"{type(one).__name__} is no offset of a transaction"
-            yield one
+    if isinstance(change, OffsetRows) and len(change) > _ROWS_AT_ONCE:
+        for at in range(0, len(change), _ROWS_AT_ONCE):
+            yield from _commits_of(change.between(at, at + _ROWS_AT_ONCE))
+        return
+    for one in change.each() if isinstance(change, OffsetBatch | OffsetRows) else (change,):
+        assert isinstance(one, OffsetCommit), f"{type(one).__name__} is no offset of a transaction"
+        yield one
 
 
 def _slices(count: int) -> Iterator[slice]:
