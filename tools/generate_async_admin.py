@@ -28,6 +28,7 @@ ALIASES = {
     "Where": "headgate.admin.rewind",
     "Target": "headgate.admin.reset",
     "ShareTarget": "headgate.admin.share_groups",
+    "AsyncIterator": "collections.abc",
     "Mapping": "collections.abc",
     "Iterable": "collections.abc",
     "Sequence": "collections.abc",
@@ -69,14 +70,18 @@ class AsyncAdmin:
         *,
         security: Security | Mapping[str, str] = NOT_SECURED,
     ) -> None:
-        """Raises `ValueError` for an invalid address, and `SecurityProblem`, which is one, for `security`."""
+        """Raises what `Admin` raises."""
         self._admin = Admin(bootstrap_servers, timeout_s, client_id, security=security)
         self._thread = ThreadPoolExecutor(1, "headgate-admin")
+        self._is_closed = False
 
     async def close(self) -> None:
         """Close all connections, after the calls that were begun."""
-        await self._call(self._admin.close)
-        self._thread.shutdown()
+        if not self._is_closed:
+            closing = self._call(self._admin.close)
+            self._is_closed = True
+            await closing
+            self._thread.shutdown()
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,9 +91,13 @@ class AsyncAdmin:
     ) -> None:
         await self.close()
 
-    async def _call(self, method: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> ResultT:
+    def _call(
+        self, method: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[ResultT]:
+        if self._is_closed:
+            raise RuntimeError("this AsyncAdmin is closed")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(method, *args, **kwargs))
+        return loop.run_in_executor(self._thread, partial(method, *args, **kwargs))
 '''
 
 
@@ -111,6 +120,14 @@ def method_text(name: str, method: FunctionType) -> str:
         parts.append(f"{one.name}: {one.annotation}{_default(one)}")
         passed.append(f"{one.name}={one.name}" if star else one.name)
     doc = textwrap.indent(inspect.getsource(method).split('"""')[1], "")
+    if found := re.fullmatch(r"Iterator\[(\w+)\]", str(signature.return_annotation)):
+        return (
+            f"    async def {name}({', '.join(parts)}) -> AsyncIterator[{found[1]}]:\n"
+            f'        """{doc}"""\n'
+            f"        found = await self._call({', '.join(passed)})\n"
+            "        while (one := await self._call(next, found, None)) is not None:\n"
+            "            yield one\n"
+        )
     return (
         f"    async def {name}({', '.join(parts)}) -> {signature.return_annotation}:\n"
         f'        """{doc}"""\n'
@@ -134,7 +151,7 @@ def _source_of(function: Callable[..., Any]) -> str:
 
 def imports(text: str) -> str:
     """Return the imports of the names in the annotations."""
-    homes: dict[str, set[str]] = {"collections.abc": {"Callable", "Mapping"}}
+    homes: dict[str, set[str]] = {"collections.abc": {"AsyncIterator", "Callable", "Mapping"}}
     homes["headgate.admin.admin"] = {"Admin"}
     homes["headgate.client.security"] = {"NOT_SECURED", "Security"}
     annotations = " ".join(re.findall(r"async def .*", text))

@@ -21,6 +21,15 @@ TEST_SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
 """Default settings of `run`: a group of one member does not wait for others."""
 
 
+SettingValue = str | int | float
+"""The value of a setting; a bool is one, too."""
+
+
+def setting_text(value: SettingValue) -> str:
+    """Return the value as a settings file has it: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class BrokerFailed(RuntimeError):
     """The server did not start. The message holds its output."""
 
@@ -29,7 +38,12 @@ class Broker:
     """A running server, with its address and data directory; stop, kill and restart it here."""
 
     def __init__(
-        self, data_dir: Path, settings: Mapping[str, str], port: int, start_timeout_s: float, log_level: str
+        self,
+        data_dir: Path,
+        settings: Mapping[str, SettingValue],
+        port: int,
+        start_timeout_s: float,
+        log_level: str,
     ) -> None:
         self.data_dir = data_dir
         self.host = "127.0.0.1"
@@ -81,7 +95,7 @@ class Broker:
         if self.advertise is not None:
             command += ["--advertise", self.advertise]
         for name, value in self._settings.items():
-            command += ["--set", f"{name}={value}"]
+            command += ["--set", f"{name}={setting_text(value)}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("a") as log:
             logged_before = log.tell()
@@ -149,7 +163,7 @@ def _signal_name(number: int) -> str:
 
 @contextlib.contextmanager
 def run(
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, SettingValue] | None = None,
     *,
     data_dir: Path | str | None = None,
     port: int = 0,

@@ -20,11 +20,11 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from headgate.broker import Broker, run
+from headgate.broker import Broker, BrokerFailed, run, setting_text
 
 MOST_LINES = 200
 """Lines of a broker's log in the report of a failing test: the last ones."""
@@ -83,7 +83,11 @@ def headgate_test_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 @contextmanager
 def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     running = request.config.stash[_RUNNING]
-    with run(_settings(request)) as broker:
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(run(_settings(request)))
+        except (BrokerFailed, pytest.UsageError) as problem:  # no trace: the reader's own code is not in it
+            raise pytest.fail.Exception(str(problem), pytrace=False) from None
         running[str(request.fixturename)] = broker
         try:
             yield broker
@@ -108,10 +112,7 @@ def _texts(settings: object) -> dict[str, str]:
     """Return settings as texts. Raises pytest.UsageError for anything but a dict."""
     if not isinstance(settings, Mapping):
         raise pytest.UsageError(f"a dict of broker settings is expected, not {settings!r}")
-    return {
-        str(name): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in settings.items()
-    }
+    return {str(name): setting_text(value) for name, value in settings.items()}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -160,11 +161,15 @@ def pytest_runtest_makereport(
     if report.failed:
         seen = item.stash.get(_LOGGED, {})
         names = getattr(item, "fixturenames", ())
-        for broker in (one for name, one in item.config.stash[_RUNNING].items() if name in names):
-            report.sections.append(
-                (f"headgate at {broker.bootstrap_servers}", _told(broker, seen.get(str(broker.log_path), 0)))
-            )
+        for name, broker in item.config.stash[_RUNNING].items():
+            start = seen.get(str(broker.log_path), 0)
+            if name in names or _has_logged(broker, start):  # the latter: by `request.getfixturevalue`
+                report.sections.append((f"headgate at {broker.bootstrap_servers}", _told(broker, start)))
     return report
+
+
+def _has_logged(broker: Broker, start: int) -> bool:
+    return broker.log_path.exists() and broker.log_path.stat().st_size > start
 
 
 def _told(broker: Broker, start: int) -> str:

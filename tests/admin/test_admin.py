@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.admin.conftest import FLIGHTS, PARTITIONS, RECORDS, START_MS
 
+import headgate.admin
 from headgate.admin import (
     Admin,
     CommittedOffset,
@@ -21,6 +23,7 @@ from headgate.admin import (
     ShiftBy,
     ToDatetime,
     ToEarliest,
+    ToOffsets,
     TopicPartition,
 )
 from headgate.domain.errors import ErrorCode
@@ -29,6 +32,8 @@ from headgate.domain.ids import Millis, TopicName
 FIRST, SECOND, THIRD = PARTITIONS
 NOWHERE = TopicPartition(FLIGHTS, 99)
 pytestmark = pytest.mark.timeout(60)
+UNTYPED: Any = headgate.admin
+"""The same without types, as a program without a type checker has it."""
 
 
 def test_committed_offsets_are_fetched_with_all_fields(admin: Admin, group: str) -> None:
@@ -59,6 +64,74 @@ def test_surely_mistaken_arguments_are_refused(admin: Admin, group: str) -> None
     with pytest.raises(ValueError, match="not -1"):
         admin.alter_offsets(group, {FIRST: CommittedOffset(-1)})
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(4)}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: UNTYPED.Admin(["127.0.0.1:9092"]), r"bootstrap_servers must be a string, .* not \['127"),
+        (
+            lambda a: UNTYPED.Admin("127.0.0.1:9092", timeout_s="5"),
+            "a number of seconds, not '5'",
+        ),
+        (
+            lambda a: a.alter_offsets("g", {FIRST: "0"}),
+            "of flights-0 must be an int, not '0'",
+        ),
+        (
+            lambda a: a.alter_offsets("g", {"flights": 0}),
+            "a TopicPartition is expected, .* not 'flights'",
+        ),
+        (lambda a: a.committed_offsets("g", ["flights"]), "a TopicPartition is expected"),
+        (lambda a: a.log_end_offsets("flights"), "a TopicPartition is expected, .* not 'f'"),
+        (lambda a: a.pause_partitions("g", ["flights"]), "a TopicPartition is expected"),
+        (lambda a: a.delete_offsets("g", ["flights"]), "a TopicPartition is expected"),
+        (lambda a: a.offset_history("g", [5]), "a TopicPartition is expected, .* not 5"),
+        (lambda a: a.plan_reset("g", [FIRST], "earliest"), "a target is expected, .* not 'earliest'"),
+        (
+            lambda a: a.plan_reset("g", [FIRST], ToEarliest),
+            "a target is expected, for instance ToEarl",
+        ),
+        (lambda a: a.plan_rewind("g", {FIRST: "5"}), "a target is expected, .* not '5'"),
+        (lambda a: a.plan_share_reset([FIRST], ToEarliest), "a target is expected"),
+        (lambda a: a.alter_share_offsets("g", {FIRST: 1.5}), "must be an int, not 1.5"),
+        (lambda a: UNTYPED.ShiftBy("3"), "count must be an int, not '3'"),
+        (lambda a: UNTYPED.ToOffset(None), "offset must be an int, not None"),
+        (lambda a: UNTYPED.ToOffsets({"flights": 1}), "a TopicPartition is expected"),
+        (
+            lambda a: UNTYPED.ByDuration(timedelta(hours=1)),
+            r"duration_ms must be an int, not datetime\.timedelta",
+        ),
+        (lambda a: UNTYPED.ToDatetime("2026-11-21"), "a time must be a datetime, or an int of milliseconds"),
+        (lambda a: a.offsets_as_of("g", 1.5), "a time must be a datetime, .* not 1.5"),
+        (lambda a: a.expiring_groups(timedelta(days=1)), "within_ms must be an int"),
+        (lambda a: a.set_offsets_retention("g", timedelta(days=1)), "retention_ms must be an int"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(
+    admin: Admin, call: Callable[[Any], object], message: str
+) -> None:
+    """The error has the value and what is expected, whatever the type checker was told."""
+    with pytest.raises(TypeError, match=message):
+        call(admin)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: Admin("localhost"), "not an address of the form host:port: 'localhost'"),
+        (lambda a: Admin("127.0.0.1:99999"), "not an address of the form host:port"),
+        (lambda a: Admin("127.0.0.1:9092", timeout_s=0), "timeout_s must be more than 0 seconds"),
+        (lambda a: Admin("127.0.0.1:9092", timeout_s=float("nan")), "and finite, not nan"),
+        (lambda a: a.alter_offsets("g", {FIRST: 1 << 63}), r"below 2\*\*63, not 9223372036854775808"),
+        (lambda a: ToOffsets({FIRST: -1}), "the offset of flights-0 must be 0 or more"),
+        (lambda a: ToDatetime(datetime(2026, 11, 21)), "has no time zone"),
+    ],
+)
+def test_an_impossible_argument_is_named(admin: Admin, call: Callable[[Any], object], message: str) -> None:
+    """The type is right, and the value cannot be."""
+    with pytest.raises(ValueError, match=message):
+        call(admin)
 
 
 def test_the_message_of_a_hundred_errors_is_short(admin: Admin, group: str) -> None:

@@ -86,3 +86,17 @@ def test_the_event_loop_does_not_wait_for_a_call(bootstrap_servers: str) -> None
         return turns
 
     assert asyncio.run(main()) > 1
+
+
+def test_a_closed_face_says_so(bootstrap_servers: str) -> None:
+    """Closing twice is no error."""
+
+    async def main() -> None:
+        admin = AsyncAdmin(bootstrap_servers)
+        await admin.topics()
+        await admin.close()
+        await admin.close()
+        with pytest.raises(RuntimeError, match="this AsyncAdmin is closed"):
+            await admin.topics()
+
+    asyncio.run(main())

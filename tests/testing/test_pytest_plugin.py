@@ -15,6 +15,8 @@ import pytest
 from tests.waiting import wait_until
 
 import headgate
+from headgate.admin import Admin, ConfigResource, ResourceType
+from headgate.broker import SettingValue
 
 START = "from headgate.broker import Broker\nimport pytest\n"
 RUN_TIMEOUT_S = 120
@@ -145,6 +147,55 @@ def test_an_invalid_setting_is_told_in_the_failure(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, source)
     assert "the server ended by itself, with exit code 2" in done.stdout
     assert "did you mean num.partitions?" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ('{"num.partitions": "many"}', "num.partitions=many: a whole number is expected"),
+        ('["num.partitions"]', "a dict of broker settings is expected, not ['num.partitions']"),
+        ("num_partitions=4", "@pytest.mark.headgate takes one argument, a dict of settings"),
+    ],
+)
+def test_an_error_of_a_fixture_has_no_trace(tmp_path: Path, marker: str, message: str) -> None:
+    """The message is all there is: no code of pytest, of the plugin or of other plugins."""
+    source = f"""
+        @pytest.mark.headgate({marker})
+        def test_it(headgate_test_broker):
+            pass
+    """
+    done = run_pytest(tmp_path, source)
+    shown = done.stdout.partition("= ERRORS =")[2].partition("short test summary")[0]
+    assert message in shown
+    assert len(shown.splitlines()) < 7, shown
+
+
+def test_a_broker_that_a_test_asks_for_by_name_is_in_its_report(tmp_path: Path) -> None:
+    """`request.getfixturevalue` is not in the signature of the test."""
+    source = """
+        def test_it(request):
+            request.getfixturevalue("headgate_test_broker")
+            assert False
+    """
+    done = run_pytest(tmp_path, source)
+    assert re.search(r"headgate at 127\.0\.0\.1:\d+ -.*\n.* starting version=", done.stdout), done.stdout
+
+
+def test_settings_of_a_script_may_be_python_values() -> None:
+    """Numbers and bools, as in a marker."""
+    settings: dict[str, SettingValue] = {
+        "num.partitions": 3,
+        "auto.create.topics.enable": False,
+        "log.cleaner.min.cleanable.ratio": 0.4,
+    }
+    with headgate.run(settings) as broker, Admin(broker.bootstrap_servers) as admin:
+        broker_settings = ConfigResource(ResourceType.BROKER, str(admin.broker_ids()[0]))
+        values = {one.name: one.value for one in admin.describe_configs([broker_settings])[broker_settings]}
+    assert {name: values[name] for name in settings} == {
+        "num.partitions": "3",
+        "auto.create.topics.enable": "false",
+        "log.cleaner.min.cleanable.ratio": "0.4",
+    }
 
 
 def test_a_failing_test_shows_what_its_brokers_logged_meanwhile(tmp_path: Path) -> None:

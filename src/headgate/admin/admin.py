@@ -9,12 +9,21 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import millis, refuse_negative, several, strings
+from headgate.admin.arguments import (
+    bootstrap,
+    millis,
+    partitions_in,
+    refuse_impossible,
+    seconds,
+    several,
+    strings,
+    whole,
+)
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
 from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
-from headgate.admin.reset import PlannedOffset, Target, plan
+from headgate.admin.reset import PlannedOffset, Target, plan, refuse_no_target
 from headgate.admin.restore import (
     LOOKED_BACK,
     ChosenPartitions,
@@ -60,10 +69,13 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         *,
         security: Security | Mapping[str, str] = NOT_SECURED,
     ) -> None:
-        """Raises `ValueError` for an invalid address, and `SecurityProblem`, which is one, for `security`."""
+        """Raises `ValueError` for an invalid address or timeout, and `SecurityProblem`, which is one, for
+        `security`; `TypeError` for addresses that are not one string.
+        """
         if not isinstance(security, Security):
             security = Security.of(security)
-        self.cluster = Cluster(bootstrap_servers, timeout_s, client_id, security=security)
+        timeout_s = seconds("timeout_s", timeout_s)
+        self.cluster = Cluster(bootstrap(bootstrap_servers), timeout_s, client_id, security=security)
 
     def close(self) -> None:
         """Close all connections."""
@@ -108,7 +120,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return committed offsets of a group, of some partitions or all. Others are omitted."""
-        return offsets.fetch_offsets(self.cluster, GroupId(group_id), partitions)
+        wanted = None if partitions is None else partitions_in(partitions)
+        return offsets.fetch_offsets(self.cluster, GroupId(group_id), wanted)
 
     def positions(self, group_id: str) -> list[Position]:
         """Return the positions of all partitions with a committed offset or an assigned member."""
@@ -137,16 +150,17 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         A group that does not exist is created.
 
-        Raises `ValueError` for a negative offset; `GroupIsActive`; `PartlyRefused` for partitions that do not
-        exist or whose metadata is too long, after committing the others.
+        Raises `ValueError` for a negative offset, `TypeError` for one that is not an int; `GroupIsActive`;
+        `PartlyRefused` for partitions that do not exist or whose metadata is too long, after committing the
+        others.
 
         With `expected`, the commit is conditional: if the current offsets equal `expected` (None: no
         committed offset), all offsets are committed, otherwise none. An offset of None is then removed.
         Raises also `OffsetsMoved`, which has the current offsets; `OutcomeUnknown` if the response was lost;
         `VersionNotSupported` if the cluster has no conditional commits.
         """
-        refuse_negative(offsets_to_commit)
-        refuse_negative(expected or {})
+        refuse_impossible(offsets_to_commit)
+        refuse_impossible(expected or {})
         self._refuse_active(group_id, offsets_to_commit)
         offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit, expected)
 
@@ -161,7 +175,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
-        wanted = list(dict.fromkeys(partitions))
+        refuse_no_target(target)
+        wanted = list(dict.fromkeys(partitions_in(partitions)))
         self._refuse_active(group_id, wanted)
         if not wanted:
             raise NothingToReset(f"no partitions of group {group_id} to reset")
@@ -303,7 +318,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND), and `PartlyRefused` for partitions
         (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC) after deleting the others.
         """
-        offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
+        offsets.delete_offsets(self.cluster, GroupId(group_id), partitions_in(partitions))
 
     # --- expiry of offsets ---
 
@@ -322,7 +337,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         """Return the groups without members of which an offset expires within `within_ms` (None: at any
         time), the first to expire first. Raises `VersionNotSupported`.
         """
-        return expiry.list_expiring(self.cluster, within_ms)
+        within = None if within_ms is None else whole("within_ms", within_ms)
+        return expiry.list_expiring(self.cluster, within)
 
     def set_offsets_retention(self, group_id: str, retention_ms: int | None) -> None:
         """Set how long the offsets of a group are kept (`offsets.retention.ms`); -1: for ever, None: as long
@@ -330,7 +346,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises `RequestRefused` (INVALID_CONFIG), also from a cluster that does not have this setting: Kafka.
         """
-        value = None if retention_ms is None else str(retention_ms)
+        value = None if retention_ms is None else str(whole("retention_ms", retention_ms))
         configs.alter_group_settings(self.cluster, GroupId(group_id), {"offsets.retention.ms": value})
 
     # --- paused partitions ---
@@ -350,11 +366,11 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
         `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
         """
-        pauses.pause(self.cluster, GroupId(group_id), partitions, reason, caller)
+        pauses.pause(self.cluster, GroupId(group_id), partitions_in(partitions), reason, caller)
 
     def resume_partitions(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions: they are assigned again. Raises what `pause_partitions` raises."""
-        pauses.resume(self.cluster, GroupId(group_id), partitions)
+        pauses.resume(self.cluster, GroupId(group_id), partitions_in(partitions))
 
     def list_paused_partitions(self, group_id: str) -> dict[TopicPartition, PausedPartition]:
         """Return the paused partitions of a group, sorted, with their pauses.
@@ -376,7 +392,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after
         `timeout_s`.
         """
-        wanted = set(partitions)
+        wanted = set(partitions_in(partitions))
         return wait_until_released(self.cluster, GroupId(group_id), wanted, timeout_s, on_progress)
 
     def plan_rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> list[PlannedOffset]:
@@ -406,7 +422,11 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         return rewind.run()
 
     def _rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> Rewind:
-        refuse_negative({one: where for one, where in targets.items() if isinstance(where, int)})
+        refuse_impossible({one: where for one, where in targets.items() if isinstance(where, int)})
+        for one, where in targets.items():
+            partitions_in([one])
+            if not isinstance(where, int):
+                refuse_no_target(where)
         return Rewind(
             cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import Millis, TopicPartition
+from headgate.domain.ids import Millis, TopicName, TopicPartition
 
 
 def strings(name: str, values: Iterable[str]) -> list[str]:
@@ -24,12 +24,59 @@ def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str
     """Return the places as a list. Raises TypeError for a single string, which belongs in a list."""
     if isinstance(places, str):
         raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
-    return list(places)
+    return [place if isinstance(place, str) else _partition(place) for place in places]
+
+
+def partitions_in(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions as a list. Raises TypeError for anything else, such as names of topics."""
+    return [_partition(each) for each in partitions]
+
+
+def _partition(each: object) -> TopicPartition:
+    match each:
+        case (str(topic), int(partition)):
+            return TopicPartition(TopicName(topic), partition)
+    raise TypeError(
+        f"a TopicPartition is expected, for instance TopicPartition('flights', 0), not {each!r}; "
+        "partitions_of('flights') returns all partitions of a topic"
+    )
+
+
+def bootstrap(servers: object) -> str:
+    """Return the addresses. Raises TypeError for anything but a string, such as a list or a port."""
+    if not isinstance(servers, str):
+        raise TypeError(
+            f"bootstrap_servers must be a string, as '127.0.0.1:9092,127.0.0.1:9093', not {servers!r}"
+        )
+    return servers
+
+
+def seconds(name: str, value: object) -> float:
+    """Return a time limit. Raises TypeError for anything but a number, ValueError for one up to 0."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {value!r}")
+    return value
+
+
+def whole(name: str, value: object) -> int:
+    """Return a whole number. Raises TypeError for anything else, such as a text or a timedelta."""
+    if not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    return value
 
 
 def millis(time: datetime | int) -> Millis:
-    """Return a time in ms since the epoch. Raises ValueError for a datetime without a time zone."""
+    """Return a time in ms since the epoch.
+
+    Raises ValueError for a datetime without a time zone, and TypeError for what is neither that nor an int.
+    """
     if not isinstance(time, datetime):
+        if not isinstance(time, int):
+            raise TypeError(
+                f"a time must be a datetime, or an int of milliseconds since the epoch, not {time!r}"
+            )
         return Millis(time)
     if time.tzinfo is None:
         raise ValueError(f"{time!r} has no time zone: use datetime(..., tzinfo=UTC)")
@@ -37,11 +84,13 @@ def millis(time: datetime | int) -> Millis:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LARGEST_OFFSET = (1 << 63) - 1
 
 
-def refuse_negative(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
-    """Raise ValueError for a negative offset."""
+def refuse_impossible(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
+    """Raise ValueError for an offset that cannot be, and TypeError for what is none or for no partition."""
     for partition, wanted in offsets.items():
+        _partition(partition)
         offset = wanted.offset if isinstance(wanted, CommittedOffset) else wanted
-        if offset is not None and offset < 0:
-            raise ValueError(f"the offset of {partition} must be 0 or more, not {offset}")
+        if offset is not None and not 0 <= whole(f"the offset of {partition}", offset) <= _LARGEST_OFFSET:
+            raise ValueError(f"the offset of {partition} must be 0 or more, and below 2**63, not {offset}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from headgate.admin.arguments import millis
+from headgate.admin.arguments import millis, refuse_impossible, whole
 from headgate.admin.errors import NothingToReset
 from headgate.client.cluster import EARLIEST, LATEST, NO_OFFSET
 from headgate.client.offsets import CommittedOffset
@@ -38,12 +38,20 @@ class ToOffset:
 
     offset: int
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for anything but an int."""
+        whole("offset", self.offset)
+
 
 @dataclass(frozen=True, slots=True)
 class ToOffsets:
     """Reset to a given offset in each partition."""
 
     offsets: Mapping[TopicPartition, int]
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what are no partitions or no offsets, ValueError for negative ones."""
+        refuse_impossible(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +60,20 @@ class ShiftBy:
 
     count: int
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for anything but an int."""
+        whole("count", self.count)
+
 
 @dataclass(frozen=True, slots=True)
 class ToDatetime:
     """Reset to the first record with at least this timestamp: a datetime with a time zone, or in ms."""
 
     timestamp: datetime | int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a datetime without a time zone, TypeError for what is no time."""
+        millis(self.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +82,18 @@ class ByDuration:
 
     duration_ms: int
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for anything but an int."""
+        whole("duration_ms", self.duration_ms)
+
 
 Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToOffsets | ShiftBy | ToDatetime | ByDuration
+
+
+def refuse_no_target(target: object) -> None:
+    """Raise TypeError for anything but a target, such as the class of one."""
+    if not isinstance(target, Target):
+        raise TypeError(f"a target is expected, for instance ToEarliest() or ToOffset(5), not {target!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.admin.arguments import strings
+from headgate.admin.arguments import partitions_in, refuse_impossible, strings
 from headgate.admin.errors import NothingToReset
 from headgate.admin.pausing import OnWaiting
 from headgate.admin.reset import (
@@ -16,6 +16,7 @@ from headgate.admin.reset import (
     ToLatest,
     ToOffset,
     ToOffsets,
+    refuse_no_target,
 )
 from headgate.admin.reset import plan as plan_of
 from headgate.admin.share_rewind import RewoundSharePartition, ShareRewind
@@ -55,7 +56,8 @@ class ShareGroupAdmin:
 
         Raises `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
-        wanted = list(dict.fromkeys(partitions))
+        refuse_no_target(target)
+        wanted = list(dict.fromkeys(partitions_in(partitions)))
         if not wanted:
             raise NothingToReset("no partitions to reset")
         return plan_of(
@@ -71,6 +73,7 @@ class ShareGroupAdmin:
 
         Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`.
         """
+        refuse_impossible(starts)
         share_groups.alter_share_offsets(self.cluster, GroupId(group_id), starts)
 
     def rewind_share_group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headgate.admin.arguments import strings
+from headgate.admin.arguments import partitions_in, strings
 from headgate.client import topics
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
 from headgate.client.topics import NewTopic, TopicDescription
@@ -88,7 +88,7 @@ class TopicAdmin:
         return self._offsets_at(partitions, LATEST)
 
     def _offsets_at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        wanted = set(partitions)
+        wanted = set(partitions_in(partitions))
         found = topics.describe_topics(self.cluster, sorted({topic for topic, _ in wanted}))
         existing = {
             TopicPartition(TopicName(name), one.partition)

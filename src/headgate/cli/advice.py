@@ -35,6 +35,7 @@ _BY_CODE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _NOT_LOADED,
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headgate topics --describe` lists topics and partitions",
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted in the meantime, so nothing was changed",
     ErrorCode.CONCURRENT_TRANSACTIONS: "its last transaction is still being ended: try again",
     ErrorCode.INVALID_PRODUCER_EPOCH: (

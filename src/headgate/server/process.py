@@ -72,7 +72,9 @@ def run_server(options: ServeOptions) -> None:
     try:
         lock = filesystem.lock(options.data_dir / LOCK_NAME)
     except BlockingIOError:
-        raise OSError(f"{options.data_dir} is in use by another headgate process") from None
+        raise OSError(
+            f"{options.data_dir} is in use by another headgate process; stop it, or use another --data-dir"
+        ) from None
     try:
         refuse_unfinished_import(filesystem, options.data_dir)
         uvloop.run(_serve(options, filesystem, lock))

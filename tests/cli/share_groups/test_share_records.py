@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,10 +16,12 @@ from tests.cli.support import Command, rows
 from tests.waiting import wait_until
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, ShareAlteration, ShareRecordState, TopicPartition
+from headgate.admin import Admin, AsyncAdmin, ShareAlteration, ShareRecordState, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
+from headgate.client import share_deliveries
 from headgate.client.cluster import Cluster
+from headgate.client.connection import Connection
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.log.batch import Record, encode_batch
@@ -233,3 +237,32 @@ def test_what_is_not_there(command: Command, bootstrap_servers: str) -> None:
     for action in (["--records"], ["--release", "--offset", "1"]):
         result = CliRunner().invoke(app, [*words, *action, "--topic", "orders:3"])
         assert (result.exit_code, "GROUP_ID_NOT_FOUND" in result.stderr) == (1, True)
+
+
+def test_asyncio_reads_records_in_the_thread_of_its_calls(
+    bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranges a page: the event loop never waits for one, and other calls come between them."""
+    monkeypatch.setattr(share_deliveries, "_PAGE", 2)
+    callers: set[str] = set()
+    request = Connection.request
+
+    def noticed(connection: Connection, *arguments: Any, **more: Any) -> Any:
+        callers.add(threading.current_thread().name)
+        return request(connection, *arguments, **more)
+
+    monkeypatch.setattr(Connection, "request", noticed)
+
+    async def read() -> list[int]:
+        async with AsyncAdmin(bootstrap_servers) as admin:
+            found = []
+            async for one in admin.share_records("work", WHERE):
+                found.append(one.first_offset)
+                assert WHERE.topic in await admin.topics()
+            return found
+
+    found = asyncio.run(read())
+    assert callers == {"headgate-admin_0"}
+    with Admin(bootstrap_servers) as admin:
+        assert found == [one.first_offset for one in admin.share_records("work", WHERE)]
+    assert len(found) > 2
