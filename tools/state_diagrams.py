@@ -25,7 +25,8 @@ def document() -> str:
     """Return the text of the document."""
     parts = (
         "# States of groups and members\n",
-        "`tools/state_diagrams.py` writes this page from the tables of transitions in the code.\n",
+        "<!-- Written by tools/state_diagrams.py; not to be edited. -->\n",
+        "The diagrams come from the tables of transitions in the code.\n",
         "## A classic group\n",
         *_diagram(classic.TRANSITIONS, classic.ClassicState.EMPTY),
         *_meanings(classic.ClassicState),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from io import TextIOWrapper
 from typing import Annotated
@@ -51,6 +52,19 @@ app.add_typer(fleet)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 app.command(cls=OptionalValues, no_args_is_help=True)(share_groups)
 app.add_typer(transactions)
+
+
+def _join_lines(commands: typer.Typer) -> None:
+    """Join the lines of each paragraph of the help texts: the width of the terminal says where they break."""
+    for command in commands.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
+_join_lines(app)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -214,7 +214,8 @@ def _produce(admin: Admin, options: Options) -> int:
     with _input(options) as stream:
         if create_by_use(admin.cluster, topic):
             count = len(admin.partitions_of(options.topic))
-            say(f"the topic {options.topic} did not exist; the broker created it with {count} partitions")
+            of_them = "1 partition" if count == 1 else f"{count} partitions"
+            say(f"the topic {options.topic} did not exist; the broker created it with {of_them}")
         admin.cluster.waits_for_nodes = True  # they were there, and can be restarting
         producer = Producer(admin.cluster, topic, acks=acks, codec=codec)
         if options.partition is not None and options.partition >= producer.partition_count:

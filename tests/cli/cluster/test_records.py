@@ -37,7 +37,7 @@ def test_lines_come_back(headgate: Headgate, name: str, codec: str) -> None:
     text = "".join(f"line {number}\n" for number in range(3000)) + "the last one, without an end"
     made = headgate("produce", "--topic", name, "--compression-codec", codec, stdin=text)
     assert made.exit_code == 0, made.stderr
-    assert f"the topic {name} did not exist; the broker created it with 1 partitions" in made.stderr
+    assert f"the topic {name} did not exist; the broker created it with 1 partition\n" in made.stderr
     assert lines(headgate, name) == sorted(text.splitlines())
 
 
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_a_consumer_and_commits(name: str, headgate: Headgate, boots
         time.sleep(0.5)  # until it waits for the next record
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (0, "headgate: 1 records\n")
+    assert (process.returncode, said) == (0, "headgate: 1 record\n")
     with Admin(bootstrap_servers) as admin:
         assert [one.offset for one in admin.committed_offsets(name).values()] == [1]
 

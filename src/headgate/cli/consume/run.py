@@ -51,7 +51,7 @@ def run(admin: Admin, options: Options) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         sys.stdout.flush()
-    say(f"{limits.count} records")
+    say("1 record" if limits.count == 1 else f"{limits.count} records")
     return 0
 
 

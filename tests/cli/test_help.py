@@ -1,0 +1,29 @@
+"""The help texts of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+import typer
+
+from headgate.cli import app
+
+
+def commands(group: click.Command, name: str = "headgate") -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands below a group, by their whole names."""
+    for word, command in getattr(group, "commands", {}).items():
+        yield f"{name} {word}", command
+        yield from commands(command, f"{name} {word}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_terminal_breaks_the_lines(name: str) -> None:
+    """A line of the source is no line of the help: only paragraphs are kept apart."""
+    text = COMMANDS[name].help
+    assert text
+    assert all("\n" not in paragraph for paragraph in text.split("\n\n"))
