@@ -69,7 +69,7 @@ def _advice(error: ClientError) -> str | None:
     if isinstance(error, NotReleased):
         return (
             "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
-            "shows who holds on"
+            "shows the owner"
         )
     if isinstance(error, VersionNotSupported):
         return _STOP_THEM if "Pause" in str(error) else None

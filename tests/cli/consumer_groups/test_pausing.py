@@ -137,7 +137,7 @@ def test_a_member_that_does_not_answer_is_named(command: Command, group: str, bo
         waiting = command("--pause", *words)
         assert waiting.exit_code == 1
         assert "pausing" in waiting.stdout
-        assert "--paused-partitions shows who holds on" in waiting.stderr
+        assert "--paused-partitions shows the owner" in waiting.stderr
         command("--resume", "--group", group, "--topic", "flights:0")
 
 

@@ -75,23 +75,26 @@ class Actions:
         bool,
         _action(
             "--pause",
-            help="Take partitions from the members of a running group, which go on with the others; wait "
-            "until they are released.",
+            help="Exclude partitions from the assignment of a running group, which continues with the others; "
+            "wait until the members have revoked them.",
         ),
     ] = False
-    resume: Annotated[bool, _action("--resume", help="Give paused partitions back to the group.")] = False
+    resume: Annotated[bool, _action("--resume", help="Allow the assignment of paused partitions again.")] = (
+        False
+    )
     paused_partitions: Annotated[
         bool,
         _action(
-            "--paused-partitions", help="List paused partitions: since when, by whom, why, who holds on."
+            "--paused-partitions",
+            help="List paused partitions: time, user, reason, and the owner that has not released them.",
         ),
     ] = False
     rewind: Annotated[
         bool,
         _action(
             "--rewind",
-            help="Set offsets of a running group: pause, wait for the release, set, resume. Shows what it "
-            "would do until --execute is given.",
+            help="Set offsets of a running group: pause, wait for the release, set, resume. Without "
+            "--execute it only shows the plan.",
         ),
     ] = False
     validate_regex: Annotated[
