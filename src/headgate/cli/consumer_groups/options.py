@@ -75,13 +75,11 @@ class Actions:
         bool,
         _action(
             "--pause",
-            help="Exclude partitions from the assignment of a running group, which continues with the others; "
-            "wait until the members have revoked them.",
+            help="Exclude partitions from the assignment of a running group, which continues with the "
+            "others, and wait until the members have revoked them.",
         ),
     ] = False
-    resume: Annotated[bool, _action("--resume", help="Allow the assignment of paused partitions again.")] = (
-        False
-    )
+    resume: Annotated[bool, _action("--resume", help="Assign paused partitions again.")] = False
     paused_partitions: Annotated[
         bool,
         _action(
