@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 import typer
 
 from headgate.cli import app
 
 
-def commands(group: click.Command, name: str = "headgate") -> Iterator[tuple[str, click.Command]]:
+def commands(group: Any, name: str = "headgate") -> Iterator[tuple[str, Any]]:
     """Yield all commands below a group, by their whole names."""
     for word, command in getattr(group, "commands", {}).items():
         yield f"{name} {word}", command
