@@ -92,5 +92,7 @@ def refuse_impossible(offsets: Mapping[TopicPartition, int | CommittedOffset | N
     for partition, wanted in offsets.items():
         _partition(partition)
         offset = wanted.offset if isinstance(wanted, CommittedOffset) else wanted
-        if offset is not None and not 0 <= whole(f"the offset of {partition}", offset) <= _LARGEST_OFFSET:
-            raise ValueError(f"the offset of {partition} must be 0 or more, and below 2**63, not {offset}")
+        if offset is not None and whole(f"the offset of {partition}", offset) < 0:
+            raise ValueError(f"the offset of {partition} must be 0 or more, not {offset}")
+        if offset is not None and offset > _LARGEST_OFFSET:
+            raise ValueError(f"the offset of {partition} must be below 2**63, not {offset}")
