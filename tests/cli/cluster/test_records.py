@@ -337,7 +337,7 @@ def test_a_signal_of_the_system_ends_a_consumer_as_ctrl_c(
         time.sleep(0.5)  # until it waits for the next record
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (0, "headgate: 1 records\n")
+    assert (process.returncode, said) == (0, "headgate: 1 record\n")
     with Admin(bootstrap_servers) as admin:
         assert [one.offset for one in admin.committed_offsets(name).values()] == [1]
         assert _members(admin, name) == 0
