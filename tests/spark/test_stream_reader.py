@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -252,17 +253,63 @@ def test_a_late_commit_never_overwrites_a_reset(
     assert committed(admin, topic)[0] == 3
 
 
-def test_another_member_is_a_reason_not_to_start(start: Start, broker: headgate.Broker, topic: str) -> None:
-    """A consumer, or the stream of another checkpoint; the error names it."""
+def test_another_member_that_stays_is_a_reason_not_to_start(
+    start: Start, broker: headgate.Broker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A consumer, or the stream of another checkpoint; the error names it and says what to do."""
     settings = MemberSettings(group_id=GroupId(topic), topics=(TopicName(topic),))
     with (
         Membership(broker.bootstrap_servers, settings, client_id="billing") as member,
-        pytest.raises(GroupInUse, match=f"{member.member_id} of client billing"),
+        pytest.raises(GroupInUse, match=f"{member.member_id} of client billing .* Stop that member, or"),
     ):
-        start(Checkpoint()).trigger()
+        start(Checkpoint(), timeout="2s").trigger()
+    assert "of client billing" in capsys.readouterr().err
     start(Checkpoint()).trigger()
     with pytest.raises(GroupInUse, match="headgate-spark-stream"):
-        start(Checkpoint()).trigger()
+        start(Checkpoint(), timeout="1s").trigger()
+
+
+def test_a_stream_waits_for_the_reader_of_a_query_that_was_stopped(
+    start: Start, admin: Admin, topic: str
+) -> None:
+    """Spark does not wait for it. What it commits until then is not delivered again by a new checkpoint."""
+    before, after = start(Checkpoint()), start(Checkpoint())
+    assert len(before.trigger()) == 20
+    after.reader.initialOffset()
+    assert committed(admin, topic) == [0, 0]
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(after.trigger)
+        time.sleep(0.3)
+        assert not before.plan()
+        before.stop()
+        assert waiting.result() == []
+    assert committed(admin, topic) == [10, 10]
+
+
+def test_a_new_stream_does_not_commit_over_a_member_that_it_waits_for(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """Partitions start at `startingOffsets` if nothing is committed when the other member has left."""
+    settings = MemberSettings(group_id=GroupId(topic), topics=(TopicName(topic),))
+    with ThreadPoolExecutor() as threads:
+        with Membership(broker.bootstrap_servers, settings) as member:
+            member.wait_for_assignment(10)
+            waiting = threads.submit(start(Checkpoint()).trigger)
+            time.sleep(0.3)
+            member.commit({TopicPartition(TopicName(topic), 0): 7})
+        assert places(waiting.result(), 0) == [7, 8, 9]
+    assert committed(admin, topic) == [7, 0]
+
+
+def test_available_now_leaves_the_group_before_the_query_ends(start: Start, admin: Admin, topic: str) -> None:
+    """So the next stream, or a reset, finds it empty. A further look joins again."""
+    engine = start(Checkpoint())
+    engine.available_now()
+    group = admin.describe_group(topic)
+    assert group is not None
+    assert group.members == ()
+    assert committed(admin, topic) == [10, 10]
+    assert not engine.plan()
 
 
 def test_pause_rewind_and_resume_while_the_stream_runs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
 from headgate.client.errors import PartlyRefused
@@ -55,6 +56,8 @@ class StreamGroup:
         """What this process committed, or found committed, last."""
         self._seen: tuple[object, ...] | None = None
         """The membership for which the group's offsets were fetched."""
+        self._initial: StreamOffsets | None = None
+        """Where a new checkpoint starts, as far as it was known before the stream joined."""
 
     def leave(self) -> None:
         """Leave the group, which is then empty."""
@@ -64,26 +67,28 @@ class StreamGroup:
         self.cluster.close()
 
     def initial(self) -> StreamOffsets:
-        """Return where a new checkpoint starts. Raises MissingData for topics that do not exist."""
+        """Return where a new checkpoint starts. Raises MissingData for topics that do not exist.
+
+        The stream joins only to commit where partitions start. A batch that is repeated needs none of that: its
+        checkpoint knows the member whose place the stream takes.
+        """
         partitions = self._partitions()
         committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
-        missing = [where for where in partitions if where not in committed]
         stream_id = new_stream_id()
-        if missing:
+        if not committed.keys() >= set(partitions):
             member = self._joined(stream_id)
             epoch, assigned = member.view().epoch, member.view().assigned
-            missing = [where for where in missing if where in assigned]
+            # A member that left in the meantime may have committed.
+            committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
+            missing = [where for where in partitions if where not in committed and where in assigned]
             wanted = {where: self._starting(where) for where in missing}
             asked = {where: offset for where, offset in wanted.items() if offset < 0}
             found = wanted | self.cluster.list_offsets(asked, self._level)
             new = {where: CommittedOffset(found[where], metadata=metadata_of(epoch)) for where in missing}
             member.commit(new)
             committed |= new
-        positions = {
-            where: Position(each.offset, each.offset, epoch_in(each.metadata) or 0)
-            for where, each in sorted(committed.items())
-        }
-        return StreamOffsets(stream_id, {}, positions)
+        self._initial = StreamOffsets(stream_id, {}, _positions_at(committed))
+        return self._initial
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the end of every partition; of committed records, the first open transaction."""
@@ -98,7 +103,7 @@ class StreamGroup:
         """
         member = self._joined(start.stream_id)
         member.release_at_once(False)
-        view, step = self._commit(member, start)
+        view, step = self._commit(member, self._since_joining(start))
         positions = dict(step.positions)
         ends = self._ends(view, positions)
         for where, end in ends.items():
@@ -114,6 +119,13 @@ class StreamGroup:
             member.release_at_once(True)
             return None
         return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
+
+    def _since_joining(self, start: StreamOffsets) -> StreamOffsets:
+        """Return where a new checkpoint starts now that no other member can commit; other starts as they are."""
+        if start != self._initial:
+            return start
+        committed = fetch_offsets(self.cluster, self.options.group_id, start.positions)
+        return replace(start, positions={**start.positions, **_positions_at(committed)})
 
     def _ends(
         self, view: MemberView, positions: Mapping[TopicPartition, Position]
@@ -202,6 +214,14 @@ class StreamGroup:
         if self.options.read.fail_on_data_loss:
             raise MissingData(f"{what}; set failOnDataLoss to false to read what there is")
         print(f"headgate: {what}; what is missing is skipped", file=sys.stderr)
+
+
+def _positions_at(committed: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, Position]:
+    """Return the empty parts of a batch at committed offsets."""
+    return {
+        where: Position(each.offset, each.offset, epoch_in(each.metadata) or 0)
+        for where, each in sorted(committed.items())
+    }
 
 
 def _errors(refused: PartlyRefused[TopicPartition]) -> set[ErrorCode | None]:

@@ -2,8 +2,9 @@
 
 The stream is one static member whose instance id is in the checkpoint, through the stream id in its offsets.
 So a stream that is started again knows the member that a killed predecessor left behind, and takes its place
-without waiting for the end of its session. Any other member of the group is a reason not to start: two
-readers would share the partitions. A member that left temporarily does not count; it is removed.
+without waiting for the end of its session. The stream waits until any other member has left: two readers would
+share the partitions. Spark does not wait for the reader of a query that it stops, so a member may be about to
+leave. A member that left temporarily does not count; it is removed.
 
 When the stream stops, it leaves finally: the group is empty at once, and every tool can set its offsets.
 """
@@ -30,11 +31,12 @@ from headgate.spark.stream.options import StreamOptions
 
 CLIENT_ID = "headgate-spark-stream"
 _WAIT_S = 0.05
-_LEAVE_TIMEOUT_S = 5.0
+_SILENT_WAIT_S = 1.0
+"""How long the stream waits for others to leave before it says so."""
 
 
 class GroupInUse(RuntimeError):
-    """The group has another member."""
+    """The group has another member that does not leave."""
 
 
 def new_stream_id() -> str:
@@ -43,12 +45,13 @@ def new_stream_id() -> str:
 
 
 def join(options: StreamOptions, stream_id: str, cluster: Cluster) -> Membership:
-    """Join the group, in the place of a predecessor with the same checkpoint.
+    """Join the group, in the place of a predecessor with the same checkpoint, when all others have left.
 
-    Raises `GroupInUse` if the group has another member, and the errors of `headgate.client.errors`.
+    Raises `GroupInUse` if another member does not leave within the timeout, and the errors of
+    `headgate.client.errors`.
     """
     instance_id = InstanceId(f"{CLIENT_ID}-{stream_id}")
-    _make_room(cluster, options.group_id, instance_id)
+    _make_room(cluster, options.group_id, instance_id, options.read.timeout_s)
     settings = MemberSettings(
         group_id=options.group_id,
         topics=options.topics,
@@ -67,16 +70,28 @@ def join(options: StreamOptions, stream_id: str, cluster: Cluster) -> Membership
     return member
 
 
-def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId) -> None:
-    """Remove the predecessor, and members that left temporarily. Raises `GroupInUse` for any other."""
-    group = describe_groups(cluster, [group_id])[group_id]
-    members = () if group is None else group.members
-    for member in members:
-        if member.instance_id != instance_id and not member.is_away:
+def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId, timeout_s: float) -> None:
+    """Wait for other members to leave, then remove the predecessor and members that left temporarily."""
+    began = time.monotonic()
+    is_told = False
+    while True:
+        group = describe_groups(cluster, [group_id])[group_id]
+        members = () if group is None else group.members
+        others = [each for each in members if each.instance_id != instance_id and not each.is_away]
+        if not others:
+            break
+        waited_s = time.monotonic() - began
+        problem = f"group {group_id} has another member, {_named(others[0])}"
+        if waited_s > timeout_s:
             raise GroupInUse(
-                f"group {group_id} has another member, {_named(member)}: a stream must be alone in its "
-                "group. A process that was killed stays a member until its session times out"
+                f"{problem}, which did not leave within {timeout_s:g} s: a stream must be alone in its group. "
+                "Stop that member, or give the stream a group.id of its own. A process that was killed stays a "
+                "member until its session times out"
             )
+        if waited_s > _SILENT_WAIT_S and not is_told:
+            is_told = True
+            print(f"headgate: {problem}; waiting until it has left, up to {timeout_s:g} s", file=sys.stderr)
+        time.sleep(_WAIT_S)
     for member in members:
         remove_member(
             cluster,

@@ -98,10 +98,18 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = self._started().log_ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Commit `start`, and return the end of the next batch; `start` itself if there is nothing new."""
+        """Commit `start`, and return the end of the next batch; `start` itself if there is nothing new.
+
+        With the trigger `availableNow` that ends the query: the stream leaves the group now, because Spark does
+        not wait for `stop`.
+        """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         following = self._started().following(StreamOffsets.from_json(start), most, self._targets)
-        return start if following is None else following.to_json()
+        if following is not None:
+            return following.to_json()
+        if self._targets is not None:
+            self.stop()
+        return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch. Everything about it is in its end."""
