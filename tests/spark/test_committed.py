@@ -261,6 +261,25 @@ def test_a_damaged_marker_stops_a_read_of_committed_records(tmp_path: Path) -> N
         rows_of(RECORDS_VIEW, tmp_path, TOPIC, **options)
 
 
+def test_what_is_written_into_reserved_space_meanwhile_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that begins after the log was searched for transactions is not in the plan."""
+    file = write_segment(tmp_path, TOPIC, 0, [encode_batch([Record(b"k", b"v", NOW)]), bytes(4096)])
+    written, search = file.stat().st_size - 4096, segments.transactions_in
+
+    def then_write(*arguments: Any, **options: Any) -> Any:
+        found = search(*arguments, **options)
+        with file.open("r+b") as log:
+            log.seek(written)
+            log.write(at_offset(bytearray(transactional(1, b"open")), 1))
+        return found
+
+    monkeypatch.setattr(segments, "transactions_in", then_write)
+    rows = rows_of(RECORDS_VIEW, tmp_path, TOPIC, isolationLevel="read_committed")
+    assert [row["offset"] for row in rows] == [0]
+
+
 def marker(producer_id: int) -> bytearray:
     """Return the marker of an aborted transaction."""
     return encode_marker(EndMarker(False, 0), producer_id, 0, NOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,123 @@ def test_the_command_has_the_option() -> None:
     """In its help."""
     result = CliRunner().invoke(app, ["spark", "land", "--help"], env={"COLUMNS": "200"})
     assert "--delta" in result.output
+
+
+def test_a_log_follows_files_that_were_removed_and_one_that_is_gone(broker: Broker, tmp_path: Path) -> None:
+    """Old dates may be deleted; a log that is restored to an earlier version, or deleted, is made up for."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    table = target / "offset_commits"
+    shutil.rmtree(table / "log_partition=0" / "date=2023-11-14")
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(target)
+    broker.append(0, [commit(7)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    deltalake.DeltaTable(str(table)).restore(1)
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(target)
+    shutil.rmtree(table / "_delta_log")
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(target)
+
+
+def test_another_writer_of_a_table_is_told_of_and_doubles_no_row(broker: Broker, tmp_path: Path) -> None:
+    """Its files stay in its log and out of the landing; the other tables go on."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    broker.append(1, [commit(8, 1), event(40)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    before = rows(target, "offset_commits")
+    deltalake.DeltaTable(str(target / "offset_commits")).optimize.compact()
+    strangers = list((target / "offset_commits").rglob("part-*.parquet"))
+    broker.append(1, [event(41)])
+    make_due(target)
+    with pytest.raises(
+        LandingFailed, match=r"offset_commits has 1 file that no landing wrote.*Delete its files"
+    ):
+        land(str(broker.directory), str(target), is_sampling=False)
+    assert len(in_delta(target, "group_events")) == 4
+    for file in strangers:
+        file.unlink()
+    shutil.rmtree(target / "offset_commits" / "_delta_log")
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(target)
+    assert rows(target, "offset_commits") == before
+
+
+def make_due(target: Path) -> None:
+    """Let the next run merge the files of past days."""
+    progress = target / NAME
+    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
+
+
+def test_a_damaged_log_is_told_of_after_everything_is_landed(broker: Broker, tmp_path: Path) -> None:
+    """With what to delete; that mends it."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    log = target / "offset_commits" / "_delta_log"
+    for file in log.glob("*.json"):
+        file.write_bytes(b"\0\0{")
+    broker.append(0, [commit(7), event(41)])
+    with pytest.raises(LandingFailed, match=f"the tables are landed, but .* delete {log}"):
+        land(str(broker.directory), str(target), is_sampling=False)
+    assert len(rows(target, "offset_commits")) == 6
+    assert len(in_delta(target, "group_events")) == 3
+    shutil.rmtree(log)
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(target)
+
+
+def test_a_merge_changes_no_data_in_the_log(broker: Broker, tmp_path: Path) -> None:
+    """Streams over the table do not get the rows again; rows that the log did not have are new."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True, is_sampling=False)
+    broker.append(0, [commit(7)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    make_due(target)
+    land(str(broker.directory), str(target), is_sampling=False)
+    assert changes(target) == {"add": {False}, "remove": {False}}
+    broker.append(0, [commit(8)])
+    make_due(target)
+    land(str(broker.directory), str(target), is_sampling=False)
+    assert changes(target) == {"add": {True}, "remove": {True}}
+    check(target)
+
+
+def changes(target: Path) -> dict[str, set[bool]]:
+    """Return what the last commit of a log says of its files: whether they change data."""
+    last = max((target / "offset_commits" / "_delta_log").glob("*.json"))
+    found: dict[str, set[bool]] = {}
+    for line in last.read_text().splitlines():
+        for kind, action in json.loads(line).items():
+            if "dataChange" in action:
+                found.setdefault(kind, set()).add(action["dataChange"])
+    return found
+
+
+def test_a_sample_that_was_cut_short_is_not_in_the_log(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the next run takes none: the tables of samples would not fit together."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True)
+    before = len(in_delta(target, "end_offsets"))
+    write = Folder.write
+
+    def dying(self: Folder, name: str, content: bytes) -> None:
+        if name.startswith("lag/"):
+            raise OSError("killed")
+        write(self, name, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "write", dying)
+        with pytest.raises(OSError, match="killed"):
+            land(str(broker.directory), str(target))
+    land(str(broker.directory), str(target), is_sampling=False)
+    assert len(in_delta(target, "end_offsets")) == before
+    assert len(list((target / "end_offsets").rglob("*.parquet"))) == 1

@@ -16,6 +16,7 @@ from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.spark.landing import LandingFailed, LandingRefused, land, run_here
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.progress import NAME
+from headgate.spark.landing.tables import whole_files
 
 __all__ = ["broker"]
 
@@ -149,3 +150,11 @@ def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> 
     shutil.rmtree(broker.directory / f"{TOPIC}-1")
     with pytest.raises(LandingRefused, match=f"{TOPIC}-1 is gone, but was landed up to 2"):
         land(str(broker.directory), str(target))
+
+
+def test_a_merge_that_was_killed_hides_no_row_from_readers() -> None:
+    """The hidden file has all rows of the files that it replaces, some of which are deleted."""
+    folder = "offset_commits/log_partition=0/date=2026-11-22"
+    names = [f"{folder}/{name}.parquet" for name in ("03-05", "_00-05", "05-09", "part-1")]
+    names += [f"{folder.replace('22', '23')}/03-05.parquet"]
+    assert whole_files(names) == [names[1], names[2], names[4]]

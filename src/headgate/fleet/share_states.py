@@ -118,7 +118,7 @@ def _states_of(
 def _pieces(target: Folder, partition: int, end: int) -> Iterator[pa.Table]:
     """Yield the landed records of a partition of the log, range by range, each in log order."""
     folder = f"{tables.SHARE_DELIVERIES}/log_partition={partition}"
-    names = [name for name in target.names(folder) if not tables.is_hidden(name)]
+    names = tables.whole_files(target.names(folder))
     bounds = {name: tables.bounds_in(name) for name in names}
     names = sorted((name for name in names if bounds[name][1] <= end), key=bounds.__getitem__)
     # Files of two dates may overlap: a row is passed on when no later file can have one before it.

@@ -296,11 +296,16 @@ def _wanted_segments(options: Options, where: TopicPartition, files: list[Segmen
             aborted=tuple(one for one in found.aborted if one.last_offset >= part.start_offset),
             must_reach_end=part.must_reach_end and asked_end != LATEST,
         )
-        for part in _segments(options, where, files)
+        for part in _segments(options, where, files, whole[-1].written if whole else None)
     ]
 
 
-def _segments(options: Options, where: TopicPartition, files: list[SegmentFile]) -> list[SegmentPart]:
+def _segments(
+    options: Options, where: TopicPartition, files: list[SegmentFile], last_written: int | None = None
+) -> list[SegmentPart]:
+    """Return the wanted segments. `last_written` is where the last one ends, if that was looked at before:
+    batches that were written into reserved space since must not be read.
+    """
     if not files:
         return []
     asked_start = options.starting_offsets.get(where, EARLIEST)
@@ -318,7 +323,9 @@ def _segments(options: Options, where: TopicPartition, files: list[SegmentFile])
         ceiling = following.base_offset if following else base + MOST_RELATIVE_OFFSET + 1
         if base >= end or (following and ceiling <= asked_start):
             continue
-        written = file.size if following else _written(file.path, file.size)
+        written = file.size
+        if following is None:
+            written = _written(file.path, file.size) if last_written is None else last_written
         segments.append(
             SegmentPart(
                 file=file,

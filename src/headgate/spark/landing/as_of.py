@@ -130,8 +130,8 @@ def _read(
 ) -> pa.Table:
     parts = [
         target.read_table(name, schema.names, where).select(schema.names)
-        for name in target.names(f"{table}/log_partition={partition}")
-        if tables.end_in(name) > start and not tables.is_hidden(name)
+        for name in tables.whole_files(target.names(f"{table}/log_partition={partition}"))
+        if tables.bounds_in(name)[1] > start
     ]
     found = pa.concat_tables([schema.empty_table(), *parts])
     return found.sort_by([("log_offset", "ascending")])

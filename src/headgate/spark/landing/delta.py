@@ -1,22 +1,31 @@
 """A Delta log beside landed tables, made by `deltalake`: an option over the progress, not another truth.
 
-At the end of each run the log of a table gets, in one commit, the difference between the files that the
-progress covers and those that the log has. So a run that was killed needs nothing: the next one finds the
-same difference. Only tables whose files never change have a log; those that are replaced as a whole do not.
+Rules:
+
+1. At the end of each run the log of a table gets, in one commit, the difference between the files that the
+   progress covers and those that the log has. So a run that was killed needs nothing: the next one finds the
+   same difference. A log that was restored to an earlier version, or deleted, is made up for in the same way.
+2. Only tables whose files never change have a log; those that are replaced as a whole do not.
+3. Files that were merged change no data: streams over the table do not get their rows again.
+4. Only landings write. Files of another program in the log stay there, and the run fails with what to do.
+5. A log that cannot be read or written is a failure of the run, after all tables were landed.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headgate.domain.wording import counted
 from headgate.spark.landing import tables
-from headgate.spark.landing.files import FileAbout, Folder
+from headgate.spark.landing.files import DELTA_LOG, FileAbout, Folder
 from headgate.spark.landing.progress import Progress
 from headgate.spark.options import OptionError
 
@@ -28,22 +37,48 @@ _DATE, _LOG_PARTITION = "date", "log_partition"
 _PARTITION_TYPES: Mapping[str, pa.DataType] = {_LOG_PARTITION: pa.int32(), _DATE: pa.string()}
 
 
+class NotOurs(ValueError):
+    """Another program wrote to a Delta log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """A file in a Delta log: its size in bytes, and its rows, -1 if the log does not tell them."""
+
+    size: int
+    row_count: int
+
+
 def check_installed() -> None:
     """Raise OptionError if the library is missing."""
     if find_spec("deltalake") is None:
         raise OptionError("a Delta log needs deltalake: pip install 'headgate[delta]'")
 
 
-def sync_logs(target: Folder, progress: Progress) -> None:
-    """Bring the Delta logs of all tables up to the progress. Raises OSError, and errors of `deltalake`."""
+def sync_logs(target: Folder, progress: Progress) -> list[str]:
+    """Bring the Delta logs of all tables up to the progress; return what went wrong, for each table."""
+    from deltalake.exceptions import DeltaError
+
+    problems = []
     for table in (*progress.tables, tables.OFFSETS_DAILY):
-        files = [one for one in target.about(table) if _is_covered(table, one.name, progress)]
-        _sync(target, table, {one.name.partition("/")[2]: one for one in files})
+        try:
+            files = [one for one in target.about(table) if _is_covered(table, one.name, progress)]
+            _sync(target, table, {_path(one): one for one in files})
+        except NotOurs as problem:
+            problems.append(str(problem))
+        except (DeltaError, OSError, ValueError, pa.ArrowException) as problem:
+            log = f"{target.location()}/{table}/{DELTA_LOG}"
+            reason = str(problem).partition("\n")[0]  # below are the frames of a library
+            problems.append(
+                f"the Delta log of {table} does not follow the table: {reason}. If it happens again, "
+                f"delete {log}: the next run makes it anew"
+            )
+    return problems
 
 
 def _is_covered(table: str, name: str, progress: Progress) -> bool:
     """Return whether a file has its final name and the rows of finished ranges."""
-    if tables.is_hidden(name):
+    if tables.is_hidden(name) or not tables.is_landed(name):
         return False
     if table in tables.GROWING:
         partition = int(_partition_values(name)[_LOG_PARTITION])
@@ -54,46 +89,93 @@ def _is_covered(table: str, name: str, progress: Progress) -> bool:
 
 def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
     """Commit the difference between the files of a table and its log; `files` are by path in the table."""
-    from deltalake import DeltaTable, Schema
-    from deltalake.transaction import RemoveAction, create_table_with_add_actions
+    from deltalake import DeltaTable
+    from deltalake.transaction import RemoveAction
 
     uri = f"{target.location()}/{table}"
     log = DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
     known = {} if log is None else _known(log)
-    added = [one for path, one in files.items() if known.get(path) != one.size]
-    removed = sorted(known.keys() - files.keys())
+    _check_writer(uri, table, known)
+    added = [one for path, one in files.items() if path not in known or known[path].size != one.size]
+    removed = {path: known[path] for path in sorted(known.keys() - files.keys())}
     if not added and not removed:
         return
-    adding = [_add_action(target, one) for one in added]
+    merged = _merged(target, added, removed)
+    adding = [_add_action(target, one, data_change=_path(one) not in merged) for one in added]
     if log is None:
-        schema = Schema.from_arrow(_schema(target, added))
-        create_table_with_add_actions(uri, schema, adding, partition_by=_partition_columns(added))
+        _create(uri, _schema(target, added), adding)
         return
-    _add_columns(log, _schema(target, added))
     now = time.time_ns() // 1_000_000
     gone = [
-        RemoveAction(path, data_change=True, deletion_timestamp=now, size=known[path]) for path in removed
+        RemoveAction(path, data_change=path not in merged, deletion_timestamp=now, size=one.size)
+        for path, one in removed.items()
     ]
-    log.create_write_transaction([*adding, *gone], "append", log.schema(), log.metadata().partition_columns)
+    if added:
+        _add_columns(log, _schema(target, added))
+    columns = log.metadata().partition_columns
+    log.create_write_transaction([*adding, *gone], "append", log.schema(), columns)
 
 
-def _known(log: DeltaTable) -> dict[str, int]:
-    """Return the files in the log, each with its size in bytes."""
-    found = pa.table(log.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
-    return {row["path"]: row["size_bytes"] for row in found}
+def _create(uri: str, schema: pa.Schema, adding: list[AddAction]) -> None:
+    from deltalake import Schema
+    from deltalake.transaction import create_table_with_add_actions
+
+    columns = list(adding[0].partition_values)
+    create_table_with_add_actions(uri, Schema.from_arrow(schema), adding, partition_by=columns)
 
 
-def _add_action(target: Folder, file: FileAbout) -> AddAction:
+def _known(log: DeltaTable) -> dict[str, _Logged]:
+    """Return the files in the log, by path."""
+    found = pa.table(log.get_add_actions(flatten=True))
+    rows = found.select(["path", "size_bytes", "num_records"]).to_pylist()
+    return {
+        row["path"]: _Logged(row["size_bytes"], -1 if row["num_records"] is None else row["num_records"])
+        for row in rows
+    }
+
+
+def _check_writer(uri: str, table: str, known: Iterable[str]) -> None:
+    """Raise NotOurs if the log has files that no landing wrote."""
+    if strangers := sorted(path for path in known if not tables.is_landed(f"{table}/{path}")):
+        raise NotOurs(
+            f"the Delta log of {table} has {counted(len(strangers), 'file')} that no landing wrote, "
+            f"{strangers[0]} among them: another program wrote to the table, and only landings may. The "
+            "landed files are still there unless a vacuum removed them. Delete its files and "
+            f"{uri}/{DELTA_LOG}: the next run makes the log anew"
+        )
+
+
+def _add_action(target: Folder, file: FileAbout, *, data_change: bool) -> AddAction:
     from deltalake.transaction import AddAction
 
     return AddAction(
-        path=file.name.partition("/")[2],
+        path=_path(file),
         size=file.size,
         partition_values=_partition_values(file.name),
         modification_time=file.modified_ms,
-        data_change=True,
+        data_change=data_change,
         stats=json.dumps({"numRecords": target.row_count(file.name)}),
     )
+
+
+def _merged(target: Folder, added: Iterable[FileAbout], removed: Mapping[str, _Logged]) -> set[str]:
+    """Return the added files that have only rows of removed ones, and these, by their names and rows."""
+    by_folder: dict[str, list[str]] = defaultdict(list)
+    for path in removed:
+        by_folder[path.rpartition("/")[0]].append(path)
+    merged = set()
+    for file in added:
+        path = _path(file)
+        parts = [one for one in by_folder[path.rpartition("/")[0]] if _is_part(one, path)]
+        if parts and sum(removed[one].row_count for one in parts) == target.row_count(file.name):
+            merged |= {path, *parts}
+    return merged
+
+
+def _is_part(path: str, whole: str) -> bool:
+    """Return whether the rows of a file are in a merged file, by their names."""
+    (first, last), (begin, end) = tables.bounds_in(path), tables.bounds_in(whole)
+    return begin <= first and last <= end
 
 
 def _add_columns(log: DeltaTable, schema: pa.Schema) -> None:
@@ -107,15 +189,15 @@ def _add_columns(log: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _schema(target: Folder, files: Iterable[FileAbout]) -> pa.Schema:
-    """Return the columns of files, with those in their paths."""
+    """Return the columns of one or more files, with those in their paths."""
     schemas = [target.schema(one.name).remove_metadata() for one in files]
-    columns = [pa.field(name, _PARTITION_TYPES[name]) for name in _partition_columns(files)]
-    return pa.schema([*pa.unify_schemas(schemas), *columns]) if schemas else pa.schema([])
+    columns = [pa.field(name, _PARTITION_TYPES[name]) for name in _partition_values(next(iter(files)).name)]
+    return pa.schema([*pa.unify_schemas(schemas, promote_options="permissive"), *columns])
 
 
-def _partition_columns(files: Iterable[FileAbout]) -> list[str]:
-    """Return the columns in the paths of the files of a table."""
-    return list(_partition_values(next(iter(files)).name))
+def _path(file: FileAbout) -> str:
+    """Return the path of a file in the folder of its table."""
+    return file.name.partition("/")[2]
 
 
 def _partition_values(name: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from headgate.spark.landing.progress import (
     read_progress,
     save_progress,
 )
-from headgate.spark.landing.sampling import sample
+from headgate.spark.landing.sampling import remove_unfinished_sample, sample
 from headgate.spark.landing.work import (
     Done,
     Failed,
@@ -136,6 +136,7 @@ def _land(
     if progress.has_delta:
         delta_logs.check_installed()
     _remove_unfinished(folder, progress)
+    progress = remove_unfinished_sample(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
     if progress.is_merging:
@@ -152,7 +153,8 @@ def _land(
     progress = _merge(job, progress)
     if progress.has_delta:
         save_progress(folder, progress)
-        delta_logs.sync_logs(folder, progress)
+        if problems := delta_logs.sync_logs(folder, progress):
+            raise LandingFailed(f"the tables are landed, but {'; '.join(problems)}")
     landed = progress.partitions
     return Landed(
         rows,

@@ -18,7 +18,6 @@ from headgate.spark.landing.files import Folder
 MOST_ROWS = 4_000_000
 """Maximum number of rows of a merged file, which limits a worker's memory."""
 
-_HIDDEN = "_"
 _SUFFIX = ".parquet"
 
 
@@ -37,9 +36,9 @@ def merge_tasks(target: Folder, chosen: Sequence[str], today: str) -> list[Merge
     for table in chosen:
         if table in tables.GROWING or table in tables.SAMPLED:
             counts: dict[str, int] = {}
-            for name in target.names(table):
+            for name in filter(tables.is_landed, target.names(table)):
                 folder, _, file = name.rpartition("/")
-                counts[folder] = counts.get(folder, 0) + (2 if file.startswith(_HIDDEN) else 1)
+                counts[folder] = counts.get(folder, 0) + (2 if file.startswith(tables.HIDDEN) else 1)
             tasks += [
                 MergeTask(target.uri, table, folder)
                 for folder, count in counts.items()
@@ -51,16 +50,16 @@ def merge_tasks(target: Folder, chosen: Sequence[str], today: str) -> list[Merge
 def merge(task: MergeTask) -> None:
     """Merge the files of a folder. Raises OSError."""
     target = Folder(task.target)
-    for name in target.names(task.folder):
-        if _file(name).startswith(_HIDDEN):
+    for name in _names(target, task.folder):
+        if _file(name).startswith(tables.HIDDEN):
             _finish(target, name)
-    for names in _groups(target, target.names(task.folder)):
+    for names in _groups(target, _names(target, task.folder)):
         first, last = _bounds(names[0])[0], _bounds(names[-1])[1]
         # Files of an earlier release may lack columns.
         rows = pa.concat_tables([target.read_table(name) for name in names], promote_options="default")
         if order := tables.ORDER.get(task.table):
             rows = rows.sort_by([(column, "ascending") for column in order])
-        hidden = f"{task.folder}/{_HIDDEN}{first}-{last}{_SUFFIX}"
+        hidden = f"{task.folder}/{tables.HIDDEN}{first}-{last}{_SUFFIX}"
         target.write_table(hidden, rows)
         _finish(target, hidden)
 
@@ -69,11 +68,16 @@ def _finish(target: Folder, hidden: str) -> None:
     """Replace the files whose rows are in a hidden file by that file."""
     first, last = _bounds(hidden)
     folder, _, file = hidden.rpartition("/")
-    for name in target.names(folder):
+    for name in _names(target, folder):
         begin, end = _bounds(name)
         if name != hidden and first <= begin and end <= last:
             target.delete(name)
-    target.rename(hidden, f"{folder}/{file.removeprefix(_HIDDEN)}")
+    target.rename(hidden, f"{folder}/{file.removeprefix(tables.HIDDEN)}")
+
+
+def _names(target: Folder, folder: str) -> list[str]:
+    """Return the files of a landing in a folder: those of other programs are left alone."""
+    return [name for name in target.names(folder) if tables.is_landed(name)]
 
 
 def _groups(target: Folder, names: Sequence[str]) -> Iterator[list[str]]:
@@ -94,7 +98,7 @@ def _groups(target: Folder, names: Sequence[str]) -> Iterator[list[str]]:
 
 def _bounds(name: str) -> tuple[str, str]:
     """Return the first and the last number in the name of a file, which all have the same width."""
-    first, _, last = _file(name).removeprefix(_HIDDEN).removesuffix(_SUFFIX).partition("-")
+    first, _, last = _file(name).removeprefix(tables.HIDDEN).removesuffix(_SUFFIX).partition("-")
     return first, last or first
 
 

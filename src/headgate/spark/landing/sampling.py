@@ -22,16 +22,10 @@ LAG_SCHEMA: pa.Schema = arrow_schema(LAG_SAMPLES)
 
 
 def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progress, dict[str, int]]:
-    """Write one sample of the tables of samples; return the progress, and the rows by table.
-
-    A sample that was cut short is removed first: its tables would not fit together.
-    """
-    if progress.sampled_at is not None:
-        for table in tables.SAMPLED:
-            target.delete(tables.sample_file(table, progress.run, progress.sampled_at))
+    """Write one sample of the tables of samples; return the progress, and the rows by table."""
     ends = end_offsets(options)
     at = time.time_ns() // 1000
-    run = progress.run + (progress.sampled_at is None)
+    run = progress.run + 1
     progress = replace(progress, run=run, sampled_at=at)
     save_progress(target, progress)
     sampled = _ends_table(ends, at)
@@ -44,6 +38,15 @@ def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progre
     progress = replace(progress, sampled_at=None)
     save_progress(target, progress)
     return progress, rows
+
+
+def remove_unfinished_sample(target: Folder, progress: Progress) -> Progress:
+    """Remove a sample that was cut short: its tables would not fit together."""
+    if progress.sampled_at is None:
+        return progress
+    for table in tables.SAMPLED:
+        target.delete(tables.sample_file(table, progress.run, progress.sampled_at))
+    return replace(progress, run=progress.run - 1, sampled_at=None)
 
 
 def _ends_table(ends: Sequence[EndOffset], at: int) -> pa.Table:

@@ -6,11 +6,14 @@
     samples   TABLE/date=2026-11-22/RUN.parquet                           one file for each sample
 
 A current table has its end offset in the metadata of the file. A repeated run therefore recognises a file
-that it has replaced already.
+that it has replaced already. Files with other names are not a landing's: a program that rewrites a table by
+its Delta log leaves some. No reader here takes them.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -89,6 +92,11 @@ NEEDS = {LAG: (OFFSETS_CURRENT, END_OFFSETS)}
 
 NO_DATE = "unknown"
 
+HIDDEN = "_"
+"""The first character of the names of files that readers of a folder ignore."""
+
+_FILE = re.compile(r"(log_partition=\d+/)?date=[^/]+/_?(\d+(-\d+)?|last)\.parquet")
+
 
 def log_of(table: str) -> TopicName:
     """Return the topic whose log a table is made from."""
@@ -116,20 +124,41 @@ def range_file(table: str, partition: int, date: str, start: int, end: int) -> s
     return f"{table}/log_partition={partition}/date={date}/{start:020d}-{end:020d}.parquet"
 
 
-def end_in(name: str) -> int:
-    """Return the end offset in the name of a file of a growing table."""
-    return bounds_in(name)[1]
-
-
 def bounds_in(name: str) -> tuple[int, int]:
-    """Return the start and end offset in the name of a file of a growing table."""
-    first, _, last = name.rpartition("/")[2].removesuffix(".parquet").partition("-")
-    return int(first), int(last)
+    """Return the first and the last number in the name of a file: start and end offset, or runs."""
+    first, _, last = name.rpartition("/")[2].removeprefix(HIDDEN).removesuffix(".parquet").partition("-")
+    return int(first), int(last or first)
 
 
 def is_hidden(name: str) -> bool:
     """Return whether readers ignore a file, by its name."""
-    return name.rpartition("/")[2].startswith("_")
+    return name.rpartition("/")[2].startswith(HIDDEN)
+
+
+def is_landed(name: str) -> bool:
+    """Return whether the name is one that a landing gives to a file of a table with dates."""
+    return _FILE.fullmatch(name.partition("/")[2]) is not None
+
+
+def whole_files(names: Iterable[str]) -> list[str]:
+    """Return the files of a growing table that have its rows, each row once.
+
+    A merged file of a killed run is complete under its hidden name, and some of the files that it replaces
+    are deleted: it is taken in their place.
+    """
+    landed = [name for name in names if is_landed(name)]
+    merged = defaultdict(list)
+    for name in landed:
+        if is_hidden(name):
+            merged[name.rpartition("/")[0]].append(bounds_in(name))
+    return [
+        name for name in landed if is_hidden(name) or not _is_within(name, merged[name.rpartition("/")[0]])
+    ]
+
+
+def _is_within(name: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    first, last = bounds_in(name)
+    return any(begin <= first and last <= end for begin, end in ranges)
 
 
 def current_file(table: str, partition: int) -> str:

@@ -69,8 +69,8 @@ class StreamGroup:
     def initial(self) -> StreamOffsets:
         """Return where a new checkpoint starts. Raises MissingData for topics that do not exist.
 
-        The stream joins only to commit where partitions start. A batch that is repeated needs none of that: its
-        checkpoint knows the member whose place the stream takes.
+        The stream joins only to commit where partitions start. A batch that is repeated needs none of that:
+        its checkpoint knows the member whose place the stream takes.
         """
         partitions = self._partitions()
         committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
@@ -121,7 +121,7 @@ class StreamGroup:
         return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
 
     def _since_joining(self, start: StreamOffsets) -> StreamOffsets:
-        """Return where a new checkpoint starts now that no other member can commit; other starts as they are."""
+        """Return where a new checkpoint starts now that no other member commits."""
         if start != self._initial:
             return start
         committed = fetch_offsets(self.cluster, self.options.group_id, start.positions)

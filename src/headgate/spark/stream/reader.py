@@ -100,8 +100,8 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Commit `start`, and return the end of the next batch; `start` itself if there is nothing new.
 
-        With the trigger `availableNow` that ends the query: the stream leaves the group now, because Spark does
-        not wait for `stop`.
+        With the trigger `availableNow` that ends the query: the stream leaves the group now, because Spark
+        does not wait for `stop`.
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         following = self._started().following(StreamOffsets.from_json(start), most, self._targets)
