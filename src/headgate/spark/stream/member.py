@@ -3,8 +3,8 @@
 The stream is one static member whose instance id is in the checkpoint, through the stream id in its offsets.
 So a stream that is started again knows the member that a killed predecessor left behind, and takes its place
 without waiting for the end of its session. The stream waits until any other member has left: two readers
-would share the partitions. Spark does not wait for the reader of a query that it stops, so a member may be about to
-leave. A member that left temporarily does not count; it is removed.
+would share the partitions. Spark does not wait for the reader of a query that it stops, so a member may be
+about to leave. A member that left temporarily does not count; it is removed.
 
 When the stream stops, it leaves finally: the group is empty at once, and every tool can set its offsets.
 """
@@ -85,8 +85,8 @@ def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId, tim
         if waited_s > timeout_s:
             raise GroupInUse(
                 f"{problem}, which did not leave within {timeout_s:g} s: a stream must be alone in its "
-                "group. Stop that member, or give the stream a group.id of its own. A process that was killed "
-                "stays a member until its session times out"
+                "group. Stop that member, or give the stream a group.id of its own. A process that was "
+                "killed stays a member until its session times out"
             )
         if waited_s > _SILENT_WAIT_S and not is_told:
             is_told = True
