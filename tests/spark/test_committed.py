@@ -28,6 +28,7 @@ from headgate.log.markers import EndMarker, encode_marker
 from headgate.records import OffsetCommit, encode
 from headgate.spark import broker as broker_source
 from headgate.spark import segments
+from headgate.spark.file_transactions import transactions_in
 from headgate.spark.options import OptionError, parse
 from headgate.spark.plan import MissingData
 from headgate.spark.source import (
@@ -266,7 +267,7 @@ def test_what_is_written_into_reserved_space_meanwhile_is_not_read(
 ) -> None:
     """A transaction that begins after the log was searched for transactions is not in the plan."""
     file = write_segment(tmp_path, TOPIC, 0, [encode_batch([Record(b"k", b"v", NOW)]), bytes(4096)])
-    written, search = file.stat().st_size - 4096, segments.transactions_in
+    written, search = file.stat().st_size - 4096, transactions_in
 
     def then_write(*arguments: Any, **options: Any) -> Any:
         found = search(*arguments, **options)
