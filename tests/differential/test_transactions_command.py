@@ -47,6 +47,7 @@ def story(servers: str, name: str) -> list[Any]:
         ask(servers, *partition, "0"),
         ask(servers, "find-hanging", "--topic", name, "--max-transaction-timeout", "0"),
         ask(servers, "abort", "--topic", name, "--partition", "1", "--start-offset", "7"),
+        ask(servers, "abort", "--topic", name, "--partition", "1", "--start-offset", "0"),
         ask(servers, "forceTerminateTransaction", "--transactional-id", name),
         ask(servers, *listing),
         ask(servers, *partition, "1"),

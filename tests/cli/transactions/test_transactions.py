@@ -151,6 +151,31 @@ def test_a_hanging_transaction_is_found_and_aborted(command: Command, admin: Adm
     assert rows(command("find-hanging"))[1:] == []
 
 
+def test_a_transaction_that_its_coordinator_knows_is_not_aborted_in_one_partition(
+    command: Command, admin: Admin
+) -> None:
+    """The coordinator might commit its other partitions. An administrator who insists can do it."""
+    producer = begin(admin, "working")
+    offset = write(admin, producer, at(0), "working", 12)
+    write(admin, producer, at(2), "working", 12)
+    abort = ("abort", "--topic", "orders", "--partition", 0, "--start-offset", offset)
+    refused = command(*abort)
+    assert refused.exit_code == 1
+    assert "the transaction does not hang: it is of transactional id working" in refused.stderr
+    assert "forceTerminateTransaction --transactional-id working" in refused.stderr
+    assert open_at(admin, at(0)) == [offset]
+    assert command(*abort, "--force").exit_code == 0
+    assert open_at(admin, at(0)) == []
+    assert open_at(admin, at(2)) != []
+    admin.force_terminate_transaction("working")
+
+
+def open_at(admin: Admin, where: TopicPartition) -> list[int]:
+    """Return where the open transactions of a partition start."""
+    starts = (one.current_transaction_start_offset for one in admin.describe_producers([where])[where])
+    return [start for start in starts if start is not None]
+
+
 def test_a_transaction_that_hangs_in_offsets_alone_is_found_and_aborted(admin: Admin) -> None:
     """Its group has no stable offset until then. Twice, as the second one has another epoch."""
     for _ in range(2):

@@ -166,6 +166,10 @@ class Abort(Connection):
             help="The coordinator's epoch that describe-producers shows for it.",
         ),
     ] = None
+    force: Annotated[
+        bool,
+        Option("--force", help="Abort it in this partition also if its coordinator knows it."),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -181,7 +182,7 @@ def find_hanging(admin: Admin, options: FindHanging, output: str) -> int:
 
 
 def abort(admin: Admin, options: Abort, output: str) -> int:
-    """Abort a hanging transaction. Return 1 if there is no such open transaction."""
+    """Abort a hanging transaction. Return 1 if there is none, or if its coordinator knows it."""
     where = TopicPartition(TopicName(options.topic), options.partition)
     found = [one for one in admin.describe_producers([where])[where] if _is_meant(one, options)]
     if not found:
@@ -189,6 +190,10 @@ def abort(admin: Admin, options: Abort, output: str) -> int:
         return 1
     epoch, coordinator_epoch = options.producer_epoch, options.coordinator_epoch
     one = found[0]
+    known_as = None if options.force else _transactional_id_of(admin, one.producer_id, where)
+    if known_as is not None:
+        say(_known_to_its_coordinator(known_as, where))
+        return 1
     if epoch is None:
         epoch, coordinator_epoch = one.producer_epoch, one.coordinator_epoch
     admin.abort_transaction(
@@ -211,6 +216,23 @@ def _is_meant(one: ProducerState, options: Abort) -> bool:
     if options.start_offset is None:
         return start is not None and one.producer_id == options.producer_id
     return start == options.start_offset
+
+
+def _transactional_id_of(admin: Admin, producer_id: int, where: TopicPartition) -> str | None:
+    """Return the transactional id whose coordinator will write a marker of this producer there, if any."""
+    ids = [one.transactional_id for one in admin.list_transactions(producer_ids=[producer_id])]
+    for found in admin.describe_transactions(ids).values():
+        if found is not None and found.producer_id == producer_id and where in found.partitions:
+            return found.transactional_id
+    return None
+
+
+def _known_to_its_coordinator(transactional_id: str, where: TopicPartition) -> str:
+    return (
+        f"the transaction does not hang: it is of transactional id {transactional_id}, whose coordinator "
+        "will end it in all of its partitions; to end it now: `headgate transactions forceTerminateTransaction "
+        f"--transactional-id {shlex.quote(transactional_id)}`; --force aborts it in {where} alone"
+    )
 
 
 def _no_transaction(where: TopicPartition, options: Abort) -> str:
