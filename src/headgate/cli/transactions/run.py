@@ -230,7 +230,7 @@ def _transactional_id_of(admin: Admin, producer_id: int, where: TopicPartition) 
 def _known_to_its_coordinator(transactional_id: str, where: TopicPartition) -> str:
     return (
         f"the transaction does not hang: it is of transactional id {transactional_id}, whose coordinator "
-        "will end it in all of its partitions; to end it now: `headgate transactions forceTerminateTransaction "
+        "will end it in all partitions; to end it now: `headgate transactions forceTerminateTransaction "
         f"--transactional-id {shlex.quote(transactional_id)}`; --force aborts it in {where} alone"
     )
 
