@@ -9,9 +9,9 @@ from typing import Any
 from tests.spark.coordinator_records import ASSIGNMENT, COMMIT, GROUP, NOW
 from tests.spark.support import rows_of, write_segment
 
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
 from headgate.log.batch import Record, encode_batch
-from headgate.records import GroupMetadata, GroupTombstone, encode
+from headgate.records import ChangeAuthor, GroupMetadata, GroupTombstone, encode
 from headgate.records import Record as LogRecord
 from headgate.spark.event_columns import assigned_partitions
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
@@ -51,6 +51,20 @@ def test_emptied_and_removed_groups_are_distinguished(tmp_path: Path) -> None:
     emptied, removed = events(tmp_path, [record(empty), record(GroupTombstone(GroupId("g")))])
     assert (emptied["event"], emptied["members"], emptied["is_tombstone"]) == ("emptied", [], False)
     assert (removed["event"], removed["members"], removed["is_tombstone"]) == ("removed", None, True)
+
+
+def test_an_administrators_change_of_offsets_tells_who_made_it(tmp_path: Path) -> None:
+    """With the topic; the offsets themselves are commits."""
+    author = ChangeAuthor(GroupId("g"), TopicName("a"), 1, 1, "headgate-ann@desk", "/10.0.0.7")
+    (event,) = events(tmp_path, [record(COMMIT), record(author)])
+    assert (event["event"], event["record_name"], event["group_id"]) == (
+        "offsets_changed",
+        "ChangeAuthor",
+        "g",
+    )
+    assert (event["client_id"], event["client_host"]) == ("headgate-ann@desk", "/10.0.0.7")
+    assert event["topics"] == ["a"]
+    assert event["key"] is event["value"] is None
 
 
 def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from headgate.domain.ids import TopicPartition
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
 from headgate.records import (
+    ChangeAuthor,
     GroupMember,
     GroupMetadata,
     GroupTombstone,
@@ -58,8 +59,9 @@ RECORD_NAMES = {
     22: "StreamsGroupCurrentMemberAssignment",
     23: "StreamsGroupTopology",
     1000: "PausedTopicPartitions",
+    1002: "ChangeAuthor",
 }
-"""Kafka's record types by the version of their key, and that of KIP-1249, which has no number there yet.
+"""Kafka's record types by the version of their key; from 1000 on those that only Headgate has.
 
 Each key begins with the group id.
 """
@@ -117,11 +119,22 @@ def _event(key: bytes | None, value: bytes | None) -> Event:
             return event | {"event": "paused_partitions", "paused": _paused(record)}
         case PausedTopicPartitionsTombstone():
             return event | {"event": "paused_partitions"}
+        case ChangeAuthor():
+            return event | _author(record)
     if is_consumer_record(record):
         return event | consumer_event(record)
     if is_share_group_record(record):
         return event | share_event(record)
     return event | {"event": OTHER}
+
+
+def _author(author: ChangeAuthor) -> Event:
+    return {
+        "event": "offsets_changed",
+        "client_id": author.client_id,
+        "client_host": author.client_host,
+        "topics": [author.topic],
+    }
 
 
 def _group_id(key: bytes) -> str | None:
