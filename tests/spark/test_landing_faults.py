@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from collections import Counter
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 from tests.spark.test_landing import TOPIC, Broker, broker, check, commit
+from typer.testing import CliRunner
 
+from headgate.cli import app
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.spark.landing import LandingFailed, LandingRefused, land, run_here
 from headgate.spark.landing.files import Folder
@@ -158,3 +161,18 @@ def test_a_merge_that_was_killed_hides_no_row_from_readers() -> None:
     names = [f"{folder}/{name}.parquet" for name in ("03-05", "_00-05", "05-09", "part-1")]
     names += [f"{folder.replace('22', '23')}/03-05.parquet"]
     assert whole_files(names) == [names[1], names[2], names[4]]
+
+
+def test_a_source_that_is_not_there_is_said_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session takes seconds; it is not needed to read an option."""
+
+    def session(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(importlib.import_module("headgate.cli.spark"), "session", session)
+    command = ["spark", "land", str(tmp_path / "nothing"), str(tmp_path / "tables")]
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, "there is no data directory" in result.output) == (1, True)
+    assert "there is no table 'x'" in CliRunner().invoke(app, [*command, "--tables", "x"]).output

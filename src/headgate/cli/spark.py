@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from headgate.domain.ids import Millis
     from headgate.spark.landing import Landed
+    from headgate.spark.landing.work import Done, Failed, Task
 
 spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
@@ -71,7 +72,11 @@ def land(
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
         raise _failed("land", f"{problem}: pip install 'headgate[spark]'") from problem
-    run = run_on_spark(session(master, "headgate spark land"))
+
+    def run(tasks: Sequence[Task]) -> list[Done | Failed]:
+        # Spark starts when there is work: what is wrong with the options or the source is said before.
+        return run_on_spark(session(master, "headgate spark land"))(tasks) if tasks else []
+
     further = options_of(command_config)
     names = None if tables is None else [name.strip() for name in tables.split(",")]
 

@@ -143,6 +143,8 @@ def _durable_end(watermarks: dict[TopicPartition, int], where: TopicPartition, f
 
 def _cluster_id(directory: Path) -> str:
     """Return the id in the `meta.properties` of a data directory."""
+    if not directory.is_dir():
+        raise MissingData(f"there is no data directory {directory}")
     try:
         properties = _properties(directory / "meta.properties", "=")
     except FileNotFoundError:
