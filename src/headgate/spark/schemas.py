@@ -150,7 +150,7 @@ EVENTS = (
     "partition_metadata",  # the topics of the group, as written by brokers before Kafka 4.1
     "share_partitions",  # of a share group: the partitions that have a state of deliveries, or will have one
     "paused_partitions",  # of a group of any kind (KIP-1249); with is_tombstone, nothing is paused any more
-    "offsets_changed",  # an administrator's change of offsets of one topic, in the records before: who made it
+    "offsets_changed",  # who changed offsets of one topic, in the records before: an administrator
     "other",  # a record without columns in this release; `key` and `value` have it
     "malformed",  # a record with invalid content; likewise
 )
