@@ -7,7 +7,7 @@ from typing import Any
 from headgate.domain.ids import Millis
 from headgate.inspect.wording import time_text
 from headgate.log.batch import Record
-from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode
+from headgate.records import ChangeAuthor, MalformedRecord, OffsetCommit, OffsetTombstone, decode
 from headgate.records.history import Origin, decode_mark, origin_of
 
 Json = dict[str, Any]
@@ -36,8 +36,8 @@ def why_no_history(record: Record) -> str | None:
         decoded = decode(record.key, record.value)
     except MalformedRecord as problem:
         return str(problem)
-    if not isinstance(decoded, OffsetCommit | OffsetTombstone):
-        return "it is not the record of an offset"
+    if not isinstance(decoded, OffsetCommit | OffsetTombstone | ChangeAuthor):
+        return "it is not the record of an offset or of the author of a change"
     origin = origin_of(record.headers)
     if origin is None or origin.offset < 0:
         return "it does not have its offset in the log"
