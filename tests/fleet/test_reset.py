@@ -299,7 +299,7 @@ def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--execute"], 1, "plan.csv"),
+        (["--execute"], 2, "make it first, with a target"),
         (["--execute", "--to-earliest"], 2, "make the plan first"),
         (["--all-groups"], 2, "one of --to-earliest, --to-latest"),
         (["--all-groups", "--to-earliest", "--to-latest"], 2, "one of --to-earliest, --to-latest"),
@@ -310,7 +310,7 @@ def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message
         (["--groups-matching", "none-like-this", "--to-earliest"], 0, "nothing to change"),
         (["--all-groups", "--to-datetime", "yesterday"], 2, "a date and time is expected"),
         (["--all-groups", "--by-duration", "1h"], 2, "--by-duration 1h: a duration is expected"),
-        (["--from-table", "no-such-table.csv"], 1, "no-such-table.csv"),
+        (["--from-table", "no-such-table.csv"], 2, "no-such-table.csv: there is no such file"),
     ],
 )
 def test_mistakes(reset: Reset, arguments: list[str], code: int, message: str) -> None:

@@ -178,6 +178,11 @@ def test_the_command_prints_states(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, [*command, "--as-of", "2023-11-14T22:13:21+00:00"])
     assert printed.exit_code == 0
     assert "unknown" not in printed.output
+    nothing = CliRunner().invoke(app, [*command, "--group", "nobody"])
+    assert nothing.exit_code == 0, nothing.output
+    assert (
+        nothing.stderr == "headgate: the landed tables have no states of share-partitions of group nobody\n"
+    )
     for wrong in ([*command, "--output", "xml"], ["spark", "offsets", target, "--output", "xml"]):
         refused = CliRunner().invoke(app, wrong)
         assert refused.exit_code == 1

@@ -179,6 +179,9 @@ def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -
         rows = json.loads(printed.output)["offsets"]
         assert printed.exit_code == 1
         assert {row["committed_offset"] for row in rows} == {"unknown"}
+        printed = CliRunner().invoke(app, ["spark", "offsets", late, "--group", "nobody"])
+        assert printed.exit_code == 0
+        assert printed.stderr == "headgate: the landed tables have no committed offsets of group nobody\n"
 
 
 @pytest.mark.timeout(60)

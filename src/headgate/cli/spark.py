@@ -162,7 +162,10 @@ def offsets(
     target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
+        str | None,
+        typer.Option(
+            help="A date and time in ISO 8601, in UTC without an offset; default: the end of what is landed."
+        ),
     ] = None,
     output: Output = "table",
 ) -> None:
@@ -187,6 +190,8 @@ def offsets(
         if not row.pop("is_known"):
             row["committed_offset"] = _UNKNOWN
     print_rows(rows, [column for column in _PRINTED if column != "is_known"], "offsets", output)
+    if not rows:
+        say(_nothing("committed offsets", group, as_of))
     if any(row["committed_offset"] == _UNKNOWN for row in rows):
         raise typer.Exit(1)
 
@@ -196,7 +201,10 @@ def share_states(
     target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
     group: Annotated[str | None, typer.Option(help="Only this share group.")] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="A date and time in ISO 8601; by default the end of what is landed.")
+        str | None,
+        typer.Option(
+            help="A date and time in ISO 8601, in UTC without an offset; default: the end of what is landed."
+        ),
     ] = None,
     output: Output = "table",
 ) -> None:
@@ -220,8 +228,17 @@ def share_states(
     )
     rows = [_share_row(row, output) for row in found.to_pylist()]
     print_rows(rows, _SHARE_STATE, "share_states", output)
+    if not rows:
+        say(_nothing("states of share-partitions", group, as_of))
     if not all(found["is_known"].to_pylist()):
         raise typer.Exit(1)
+
+
+def _nothing(what: str, group: str | None, as_of: str | None) -> str:
+    """Return the message for a question that no landed row answers."""
+    of_group = "" if group is None else f" of group {group}"
+    at = "" if as_of is None else f" as of {as_of}"
+    return f"the landed tables have no {what}{of_group}{at}"
 
 
 def _landed(

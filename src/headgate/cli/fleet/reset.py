@@ -149,6 +149,8 @@ def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict
     known: list[str] = [each.group_id for each in admin.list_groups()]
     chosen = list(dict.fromkeys(named)) if named else _matching(known, pattern)
     if options.from_table is not None:
+        if not options.from_table.exists():
+            raise UsageProblem(f"--from-table {options.from_table}: there is no such file")
         targets = read_targets(options.from_table)
         if not named:
             chosen = [each for each in targets if pattern is None or each in chosen]
@@ -233,6 +235,8 @@ def _save_undo(undo: list[PlannedOffsets], path: Path) -> Path:
 def _execute(admin: Admin, path: Path, output: str) -> int:
     from headgate.fleet import Step, execute, load_plan, undo_of
 
+    if not path.exists():
+        raise UsageProblem(f"there is no plan {path}: make it first, with a target and without --execute")
     planned = load_plan(path)
     undo = _save_undo(undo_of(planned), path)
     outcomes: list[Outcome] = []
