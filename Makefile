@@ -32,7 +32,7 @@ test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against 
 
 compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile tests/compat tests/differential
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile --no-loadscope-reorder tests/compat tests/differential
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .

@@ -65,15 +65,22 @@ class Run:
     """Which accepted differences were seen, by their places."""
 
 
+LONG = frozenset({"test_retention.py", "test_scenarios.py"})
+"""The modules that take minutes. They come first, so that no process ends long after the others."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here drives live brokers, is bounded in time, and the first test waits for the start."""
-    first = True
+    """Everything here drives live brokers and is bounded in time; the first test of a module may wait for them."""
+    begun: set[Path] = set()
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.compat)
             if item.get_closest_marker("timeout") is None:  # one added here would hide that of its module
-                item.add_marker(pytest.mark.timeout(START_TIMEOUT_S if first else TEST_TIMEOUT_S))
-            first = False
+                item.add_marker(
+                    pytest.mark.timeout(TEST_TIMEOUT_S if item.path in begun else START_TIMEOUT_S)
+                )
+            begun.add(item.path)
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,7 @@ def test_a_cluster_is_healthy_and_lag_is_told(run: Run) -> None:
         )
         ours(side, "consumer-groups", *reset)
         assert ours(side, "lag", "--group", name)[1].split() == [name, name, "1", "5", "5", "0"]
-        assert [line.split()[1] for line in ours(side, "health")[1:]] == ["ok"] * 5
+        assert [line.split()[1] for line in ours(side, "health")[1:]] == ["ok"] * 6
 
 
 @pytest.mark.parametrize("words", [("--list",), ("--describe",)])
