@@ -70,7 +70,7 @@ LONG = frozenset({"test_retention.py", "test_scenarios.py"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here drives live brokers and is bounded in time; the first test of a module may wait for them."""
+    """Everything here drives live brokers and is bounded in time; each module may wait for their start."""
     begun: set[Path] = set()
     for item in items:
         if HERE in item.path.parents:
