@@ -157,16 +157,20 @@ def _summary(landed: Landed) -> str:
     return summary
 
 
+LandedTables = Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        help="A date and time in ISO 8601; it is UTC if it has no offset. Default: the end of what is landed."
+    ),
+]
+
+
 @spark.command(no_args_is_help=True)
 def offsets(
-    target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
+    target: LandedTables,
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            help="A date and time in ISO 8601, in UTC without an offset; default: the end of what is landed."
-        ),
-    ] = None,
+    as_of: AsOf = None,
     output: Output = "table",
 ) -> None:
     """Print committed offsets from landed tables, now or as of a time. Needs neither Spark nor a broker."""
@@ -198,14 +202,9 @@ def offsets(
 
 @spark.command(name="share-states", no_args_is_help=True)
 def share_states(
-    target: Annotated[str, typer.Argument(help="The folder or URI of the tables that were landed.")],
+    target: LandedTables,
     group: Annotated[str | None, typer.Option(help="Only this share group.")] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            help="A date and time in ISO 8601, in UTC without an offset; default: the end of what is landed."
-        ),
-    ] = None,
+    as_of: AsOf = None,
     output: Output = "table",
 ) -> None:
     """Print the states of share-partitions from landed tables, now or as of a time.

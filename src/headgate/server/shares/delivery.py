@@ -105,11 +105,9 @@ class ShareDelivery:
             if group_id not in self._pauses:
                 yield from self._learn_pauses(group_id)
             if key in self._groups.get(group_id, {}):
-                continue  # perhaps since the group's shard was asked: nobody else may make it meanwhile
+                continue  # another fetch may have begun while the group's shard was asked
             if group_id not in self._pauses:
                 continue  # the group's shard does not answer: the fetch reports an error
-            if key in self._groups.get(group_id, {}):
-                continue  # another fetch may have begun meanwhile
             shared = self._new(group_id, key)
             start = -1
             found = shared.partition()
