@@ -58,7 +58,7 @@ def find_hanging(
     candidates = [
         one for one in _open(cluster, places, broker_id) if now - one.producer.last_timestamp > longer_than_ms
     ]
-    known = _known(cluster, {one.producer.producer_id for one in candidates})
+    known = known_to_coordinators(cluster, {one.producer.producer_id for one in candidates})
     unknown = [one for one in candidates if (one.producer.producer_id, one.partition) not in known]
     still_open = {one.identity for one in _open(cluster, {one.partition for one in unknown}, broker_id)}
     return [one for one in unknown if one.identity in still_open]
@@ -92,13 +92,16 @@ def _partitions(cluster: Cluster, topic: TopicName | None, broker_id: int | None
                 yield TopicPartition(TopicName(str(found.name)), one.partition_index)
 
 
-def _known(cluster: Cluster, producer_ids: set[int]) -> set[tuple[int, TopicPartition]]:
-    """Return the partitions to which a coordinator will write markers, for each of the producers."""
+def known_to_coordinators(cluster: Cluster, producer_ids: set[int]) -> dict[tuple[int, TopicPartition], str]:
+    """Return the partitions to which a coordinator will write markers, with the transactional id of each.
+
+    The keys have the producer id and the partition.
+    """
     if not producer_ids:
-        return set()
+        return {}
     ids = [one.transactional_id for one in list_transactions(cluster, producer_ids=sorted(producer_ids))]
     return {
-        (described.producer_id, where)
+        (described.producer_id, where): described.transactional_id
         for described in describe_transactions(cluster, ids).values()
         if described is not None
         for where in described.partitions

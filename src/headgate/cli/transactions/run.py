@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.admin import Admin, ProducerState, TopicPartition
+from headgate.admin.hanging import known_to_coordinators
 from headgate.cli.connecting import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -190,7 +191,8 @@ def abort(admin: Admin, options: Abort, output: str) -> int:
         return 1
     epoch, coordinator_epoch = options.producer_epoch, options.coordinator_epoch
     one = found[0]
-    known_as = None if options.force else _transactional_id_of(admin, one.producer_id, where)
+    known = {} if options.force else known_to_coordinators(admin.cluster, {one.producer_id})
+    known_as = known.get((one.producer_id, where))
     if known_as is not None:
         say(_known_to_its_coordinator(known_as, where))
         return 1
@@ -216,15 +218,6 @@ def _is_meant(one: ProducerState, options: Abort) -> bool:
     if options.start_offset is None:
         return start is not None and one.producer_id == options.producer_id
     return start == options.start_offset
-
-
-def _transactional_id_of(admin: Admin, producer_id: int, where: TopicPartition) -> str | None:
-    """Return the transactional id whose coordinator will write a marker of this producer there, if any."""
-    ids = [one.transactional_id for one in admin.list_transactions(producer_ids=[producer_id])]
-    for found in admin.describe_transactions(ids).values():
-        if found is not None and found.producer_id == producer_id and where in found.partitions:
-            return found.transactional_id
-    return None
 
 
 def _known_to_its_coordinator(transactional_id: str, where: TopicPartition) -> str:
