@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import headgate.spark
 from bench.pipeline.commit_log import PARTITIONS
-from bench.pipeline.figures import Figure, peak_bytes, processor_s, timed
+from bench.pipeline.figures import Figure, peak_bytes, timed, timed_here
 from bench.pipeline.ready import ReadyDataSource
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.spark.landing import current, land, run_on_spark
@@ -72,7 +72,7 @@ def decoding(data: Path) -> Iterator[Figure]:
         return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
 
     decode()
-    yield timed("decode to Arrow, one process, warm", decode)
+    yield timed_here("decode to Arrow, one process, warm", decode)
 
 
 def current_offsets(spark: SparkSession, target: Path, commits: int, groups: int) -> Iterator[Figure]:
@@ -87,7 +87,7 @@ def current_offsets(spark: SparkSession, target: Path, commits: int, groups: int
 
     yield timed("the same, plain PySpark on the landed files", plain)
     if find_spec("duckdb"):
-        yield timed("the same, DuckDB on the landed files", lambda: _by_duckdb(files, commits, keys))
+        yield timed_here("the same, DuckDB on the landed files", lambda: _by_duckdb(files, commits, keys))
 
 
 def _folded(files: Path, keys: int) -> Figure:
@@ -98,10 +98,10 @@ def _folded(files: Path, keys: int) -> Figure:
         rows = ds.dataset(folder).to_table().sort_by([("log_offset", "ascending")])
         events = current.COMMITS_SCHEMA.empty_table()
         events = events.append_column("event", events["group_id"])
-        begin, cpu = time.perf_counter(), processor_s()
+        begin, cpu = time.perf_counter(), time.process_time()
         state = current.advance(current.nothing_at(0), rows, events, rows.num_rows)
         seconds += time.perf_counter() - begin
-        cpu_seconds += processor_s() - cpu
+        cpu_seconds += time.process_time() - cpu
         count, found = count + rows.num_rows, found + state.rows.num_rows
     assert found == keys
     what = "offsets_current of landed rows in memory, one process"

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate.spark
-from bench.pipeline.figures import Figure, timed
+from bench.pipeline.figures import Figure, timed, timed_here
 from bench.pipeline.live import START_MS, Server, make_topic
 from headgate.log.batch import Record, encode_batch
 from headgate.spark.options import parse
@@ -27,7 +27,7 @@ def from_files(spark: SparkSession, directory: Path, partitions: int) -> Iterato
     """Measure a data directory."""
     make_files(directory, partitions)
     count = f"{partitions:,} partitions from files"
-    yield timed(f"plan {count}", lambda: _planned({"path": str(directory)}, partitions))
+    yield timed_here(f"plan {count}", lambda: _planned({"path": str(directory)}, partitions))
     frame = headgate.spark.records(spark, directory, TOPIC, columns="offset")
     yield timed(f"plan and read {count}", lambda: _counted(frame, partitions))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
-from bench.pipeline.figures import Figure, processor_s, timed
+from bench.pipeline.figures import Figure, processor_s, timed, timed_here
 
 WORK = "import time\nwhile time.process_time() < 0.3: pass"
 WORK_OF_A_CHILD = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {WORK!r}])"
@@ -24,6 +26,26 @@ def test_processor_time_is_that_of_all_processes(program: str) -> None:
     figure = timed("work", work)
     assert figure.rows == 7
     assert 0.25 < figure.cpu_seconds <= processor_s() - before
+
+
+def test_work_of_this_process_is_not_shortened_by_others_that_end() -> None:
+    """Workers of Spark end in the middle of a later measurement, and their processor time is then gone."""
+    worker = f"{WORK}\nprint('worked', flush=True)\ntime.sleep(60)"
+    begin = f"print(subprocess.Popen([sys.executable, '-c', {worker!r}]).pid, flush=True)"
+    daemon = f"import subprocess, sys, time\n{begin}\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", daemon], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        worker_pid = int(other.stdout.readline())
+        assert other.stdout.readline() == b"worked\n"
+
+        def work() -> int:
+            other.kill()  # the worker then has another parent, so its time does not count any more
+            return other.wait()
+
+        before = processor_s()
+        assert 0 <= timed_here("work", work).cpu_seconds < 0.2
+        assert processor_s() < before - 0.2
+        os.kill(worker_pid, signal.SIGKILL)
 
 
 def test_a_row_of_the_table_has_a_rate_or_memory_or_connections() -> None:
