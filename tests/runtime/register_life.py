@@ -26,10 +26,10 @@ from headgate.topics.topics import Topics
 class RegisterLife:
     """A run on the data that the previous run left."""
 
-    def __init__(self, place: MemoryFileSystem | Broker) -> None:
+    def __init__(self, place: MemoryFileSystem | Broker, *, are_long: bool = False) -> None:
         self.place = place
         self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None)
-        kind = registers(cleanup_policy="compact", segment_bytes="1024")
+        kind = registers(cleanup_policy="compact", segment_bytes="1024", are_long=are_long)
         self.log: StateLog
         if isinstance(place, Broker):
             self.log = MemoryLog(place)
@@ -71,9 +71,9 @@ def new_place(
     return new_disk() if kind == "local" else Broker(Random(seed), slowest_seconds, **given)
 
 
-async def begin(place: MemoryFileSystem | Broker) -> RegisterLife:
-    """Start a run and load the shard."""
-    life = RegisterLife(place)
+async def begin(place: MemoryFileSystem | Broker, *, are_long: bool = False) -> RegisterLife:
+    """Start a run and load the shard. `are_long`: the records of a command are encoded in slices."""
+    life = RegisterLife(place, are_long=are_long)
     await life.runtime.load()
     return life
 

@@ -182,6 +182,7 @@ def registers(
     partition_count: int = 1,
     new_shard: Callable[[], Registers] = Registers,
     first_commands: Callable[[], Sequence[Any]] = tuple,
+    are_long: bool = False,
     **topic_settings: str,
 ) -> ShardKind[Registers]:
     """Return the registration of the kind."""
@@ -189,7 +190,7 @@ def registers(
         topic=TOPIC,
         partition_count=partition_count,
         topic_settings={name.replace("_", "."): value for name, value in topic_settings.items()},
-        records=RecordFormat(encode, decode),
+        records=RecordFormat(encode, decode, are_long=are_long),
         new_shard=new_shard,
         first_commands=first_commands,
     )

@@ -142,9 +142,23 @@ def test_the_log_before_the_oldest_snapshot_is_removed() -> None:
             await written(client, 60, 200 + 20 * number, number)
         expected = await state(client)
         (runtime,) = node.share_state.runtimes
-        prune(runtime)
         partition = node.topics.by_name("__share_group_state").partition(0)  # type: ignore[union-attr]
+        prune(runtime)
         assert partition.log.log_start_offset == runtime.shard.needed_position() > 5
+        before = partition.log.log_start_offset
+        newer = [
+            InitializeState(key=ShareKey(GroupId("g"), T, index), state_epoch=1, start_offset=50)
+            for index in (0, 1)
+        ]
+        for command in newer:
+            node.share_state.submit(command.key.name, command, lambda result: None)
+        prune(runtime)
+        assert runtime.shard.needed_position() > before == partition.log.log_start_offset, "not durable yet"
+        async with asyncio.timeout(10):
+            while partition.log.log_start_offset == before:
+                await asyncio.sleep(0)
+        assert partition.log.durable_offset >= runtime.position
+        expected = await state(client)
         node.close()
         node = await started(files)
         assert await state(Client(node)) == expected

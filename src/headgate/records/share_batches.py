@@ -65,12 +65,14 @@ FEW: Final = 32
 class StateBatches:
     """Many batches, in arrays that are never changed; or a few."""
 
-    __slots__ = ("_parts", "few")
+    __slots__ = ("_parts", "are_combined", "few")
 
     def __init__(self, *parts: BatchRows) -> None:
         self._parts = parts
         self.few: tuple[StateBatch, ...] | None = None if parts else ()
         """The batches, in order, if they are tuples and not in arrays."""
+        self.are_combined = False
+        """Whether they are in arrays that are known to be one combined list, as a state has them (F18)."""
 
     @classmethod
     def of(cls, batches: Iterable[StateBatch]) -> StateBatches:
@@ -82,6 +84,13 @@ class StateBatches:
         if len(listed) > FEW:
             return cls(np.array(listed, np.int64))
         return cls.of_few(listed) if listed else NO_BATCHES
+
+    @classmethod
+    def combined(cls, *parts: BatchRows) -> StateBatches:
+        """Return batches that are known to be sorted, without overlaps and without equal neighbours."""
+        new = cls(*parts)
+        new.are_combined = bool(parts)
+        return new
 
     @classmethod
     def of_few(cls, batches: tuple[StateBatch, ...]) -> StateBatches:

@@ -112,10 +112,14 @@ def _batches(batches: StateBatches) -> bytes:
     few = batches.few
     if few is not None:
         return varint_bytes(len(few) + 1) + b"".join([_row.pack(*batch, _NO_TAGS) for batch in few])
-    rows = np.zeros(len(batches), _ROW)
-    for column, values in zip(_COLUMNS, batches.rows.T, strict=True):
+    return varint_bytes(len(batches) + 1) + b"".join(map(_rows_bytes, batches.parts))
+
+
+def _rows_bytes(part: BatchRows) -> bytes:
+    rows = np.zeros(len(part), _ROW)
+    for column, values in zip(_COLUMNS, part.T, strict=True):
         rows[column] = values
-    return varint_bytes(len(rows) + 1) + rows.tobytes()
+    return rows.tobytes()
 
 
 # --- reading ---

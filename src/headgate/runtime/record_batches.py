@@ -4,19 +4,19 @@ A batch is atomic, so the commands that share it fail together; none of them was
 batches of its own (`run_batches`), and so have the records of a transaction, and the marker that ends it.
 
 A command is encoded after its decision and before anything of it is applied (`failures`): `add` encodes all
-of its records or, if it raises, none. This class encodes records one by one. A kind of shard whose records
-come in thousands extends it.
+of its records or, if it raises, none; `adding` does the same in steps. This class encodes records one by one.
+A kind of shard whose records come in thousands extends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 from headgate.core.contract import Producer, TransactionEnd
 from headgate.domain.ids import Millis
 from headgate.log.builder import BatchBuilder
-from headgate.log.header import HEADER_BYTES, set_transaction
+from headgate.log.header import HEADER_BYTES, read_header, set_transaction
 from headgate.log.markers import EndMarker, encode_marker
 from headgate.records.runs import RunPlace
 from headgate.runtime.run_batches import RECORD_OVERHEAD, RunBatches
@@ -62,14 +62,40 @@ class RecordBatches:
         `first_offset` is the log offset of the first record, `now` the time in ms. Raises RecordTooLarge, and
         what an encoder raises for a value that no record can hold. Then nothing of the command is kept.
         """
-        if not self._batches and not self._shared.record_count:
-            self._shared = BatchBuilder(now)
+        self._begin(now)
         shared, mark, batch_count = self._shared, self._shared.mark(), len(self._batches)
         try:
             return self._add_changes(changes, first_offset)
         except Exception:
             self._drop_since(shared, mark, batch_count)
             raise
+
+    def adding(self, changes: Sequence[Any], first_offset: int, now: Millis) -> Generator[None, None, int]:
+        """Do the same as `add` in steps. In between batches may be taken, and nothing else may be added."""
+        encoded: list[tuple[bytes, bytes | None]] = []
+        for change in changes:
+            encoded.append(self._encode_record(change))
+            yield
+        size = self._checked_size(encoded)
+        if self._is_run(size, len(encoded)):
+            run = RunBatches(RunPlace(first_offset, 0, len(encoded)), now, BATCH_BYTES)
+            for key, value in encoded:
+                run.add(key, value)
+                yield
+            batches = run.build()
+            self._begin(now)
+            self._close_shared()
+            self._batches += batches
+        else:
+            self._begin(now)
+            self._make_room(size)
+            self._shared.add_all(encoded, size)
+        return len(encoded)
+
+    def _begin(self, now: Millis) -> None:
+        """Begin a batch with the time `now`, if nothing was added since the last `take`."""
+        if not self._batches and not self._shared.record_count:
+            self._shared = BatchBuilder(now)
 
     def add_transactional(self, changes: Sequence[Any], producer: Producer, now: Millis) -> int:
         """Encode records of a producer's open transaction, in batches of their own. Return their number.
@@ -97,11 +123,28 @@ class RecordBatches:
         self._batches.append(encode_marker(marker, end.producer.producer_id, end.producer.epoch, now))
         return 1
 
-    def take(self) -> list[bytearray]:
-        """Return the batches of all added commands, in order, and forget them."""
+    def take(self, most_bytes: int = LARGEST_INT32) -> list[bytearray]:
+        """Return the batches of added commands, in order, and forget them.
+
+        These are all batches, or the first ones with `most_bytes` together, if the others are larger.
+        """
         self._close_shared()
         batches, self._batches = self._batches, []
+        size = 0
+        for count, batch in enumerate(batches, 1):
+            size += len(batch)
+            if size >= most_bytes:
+                self._batches = batches[count:]
+                return batches[:count]
         return batches
+
+    @property
+    def record_count(self) -> int:
+        """Number of records that were added and not taken."""
+        count = self._shared.record_count
+        for batch in self._batches:
+            count += read_header(batch).record_count
+        return count
 
     def drop(self) -> None:
         """Forget all added commands."""
@@ -119,9 +162,7 @@ class RecordBatches:
     def _add_changes(self, changes: Sequence[Any], first_offset: int) -> int:
         """Add a command's records to the shared batch, or as a run. Return how many there are."""
         encoded = [self._encode_record(change) for change in changes]
-        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded)
-        for key, value in encoded if is_over_batch(size) else ():
-            self._check_size(len(key) + len(value or b""))
+        size = self._checked_size(encoded)
         self._make_room(size)
         if self._is_run(size, len(encoded)):
             run = self._run(first_offset, len(encoded))
@@ -131,6 +172,13 @@ class RecordBatches:
         else:
             self._shared.add_all(encoded, size)
         return len(encoded)
+
+    def _checked_size(self, encoded: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """Return about how many bytes encoded records take. Raises RecordTooLarge."""
+        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded)
+        for key, value in encoded if is_over_batch(size) else ():
+            self._check_size(len(key) + len(value or b""))
+        return size
 
     def _is_run(self, size: int, count: int) -> bool:
         """Return whether records of this size need several batches. Raises RecordTooLarge if not allowed."""

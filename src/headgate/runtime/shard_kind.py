@@ -78,6 +78,8 @@ class RecordFormat:
     batches: Callable[[Encode, Callable[[], int], bool], RecordBatches] = RecordBatches
     """Makes the encoder of batches; a subclass of the standard one where records come in columns."""
     columns: ColumnFormat | None = None
+    are_long: bool = False
+    """Whether a record may take milliseconds to encode: the records of one command are encoded in slices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

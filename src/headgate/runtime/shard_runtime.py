@@ -15,8 +15,9 @@ It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
 5. If records cannot be applied or written because of an unexpected exception, rule 3 applies, and the
    command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
 6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
-7. What takes long to apply is applied in slices. Meanwhile the shard is FINISHING: commands wait, in their
-   order, and no timer runs.
+7. What takes long to encode or to apply is encoded and applied in slices. Meanwhile the shard is FINISHING:
+   commands wait, in their order, and no timer runs.
+8. A write has at most some megabytes. If there is more, the next iterations write it, and commands go on.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ FIRST_SLICE_SECONDS: Final = 0.001
 FINISH_SLICE_SECONDS: Final = 0.005
 TICK_PAUSE_SECONDS = 0.1
 """Pause after a failed timer, so that one that fails repeatedly does not keep the loop busy."""
+MOST_WRITTEN_BYTES = 2 << 20
+"""Bytes of a write, and at least one batch; the next iterations write the rest."""
 EARLY_RECORDS = 500
 """Records of a loop iteration after which an idle disk starts to write them."""
 EARLY_SYNC_FACTOR = 4
@@ -124,6 +127,7 @@ class ShardRuntime(Generic[ShardT]):
         self._kind = kind
         self._new_shard = kind.new_shard
         self._record_count = kind.records.record_count
+        self._are_long = kind.records.are_long
         self.log = log
         log.on_durable = self._on_durable
         log.on_others = self._on_others
@@ -169,11 +173,13 @@ class ShardRuntime(Generic[ShardT]):
         """Log offset after the last written record."""
         self._waiting: dict[Token, Waiting] = {}
         self._unfinished: deque[Iterator[None]] = deque()
-        """What is left of the application of records; see `FinishesLater`."""
+        """What is left of the application of records; see `FinishesLater`, and `_take_in_steps`."""
         self._later: deque[_Later] = deque()
         self._batches.drop()
         self._held.drop()
         self._is_flush_due = False
+        self._is_partly_written = False
+        """Whether a write ended between two batches of a command."""
         self._turn_began = 0.0
         self._turn_time = Millis(0)
         """System time of the first record decided since the last write."""
@@ -192,7 +198,11 @@ class ShardRuntime(Generic[ShardT]):
 
     @property
     def is_finishing(self) -> bool:
-        """Whether a long record is being applied: no image can be read now."""
+        """Whether a long command is being encoded, applied or written: no checkpoint can begin now."""
+        return self._is_taking_steps or self._is_partly_written
+
+    @property
+    def _is_taking_steps(self) -> bool:
         return self._state is State.FINISHING
 
     @property
@@ -209,7 +219,7 @@ class ShardRuntime(Generic[ShardT]):
 
     @property
     def written_position(self) -> int:
-        """Log offset after the last written record; always between two commands and two batches."""
+        """Log offset after the last written record; between two commands, unless `is_finishing`."""
         return self._written_position
 
     # --- commands ---
@@ -242,24 +252,34 @@ class ShardRuntime(Generic[ShardT]):
         """Decide, encode and apply a command. Return whether it was decided and encoded."""
         effects = _NOTHING
         count = 0
+        is_long = False
         try:
             now = self._now()
             effects = self.shard.handle(command, now, token)
-            if effects.records or effects.transaction is not None:
+            is_long = self._are_long and len(effects.records) > 1 and effects.transaction is None
+            if not is_long and (effects.records or effects.transaction is not None):
                 count = self._encode(effects)
         except Exception as failure:
             self._refuse(command, token, effects, failure)
             return False
         try:
-            self._take(effects, count)
+            if is_long:
+                self._unfinished.append(self._take_in_steps(effects, command, token, key))
+                self._finish_at_once()
+            else:
+                self._take(effects, count)
         except Exception as failure:
             self._blame(key, command, failure)
         return True
 
-    def _encode(self, effects: Effects[Any]) -> int:
-        """Encode decided records. Return how many log offsets they take."""
+    def _begin_turn(self) -> None:
+        """Set the timestamp of the records of this turn."""
         if self._position == self._written_position:
             self._turn_time = Millis(self._clock.steady_time() + self._told_ahead_ms)
+
+    def _encode(self, effects: Effects[Any]) -> int:
+        """Encode decided records. Return how many log offsets they take."""
+        self._begin_turn()
         transaction = effects.transaction
         if transaction is None:
             return self._batches.add(effects.records, self._position, self._turn_time)
@@ -330,6 +350,10 @@ class ShardRuntime(Generic[ShardT]):
             self._apply(effects, count)
             if self._unfinished:
                 self._finish_at_once()
+        self._answer(effects)
+
+    def _answer(self, effects: Effects[Any]) -> None:
+        """Hold the replies until all applied records are durable, and have these written."""
         waiting, held = self._waiting, self._held
         if held.are_due(self._position, len(effects.replies)):
             # All that the replies depend on is durable.
@@ -348,37 +372,65 @@ class ShardRuntime(Generic[ShardT]):
 
     # --- long records ---
 
+    def _take_in_steps(
+        self, effects: Effects[Any], command: Any, token: Token, key: Hashable
+    ) -> Iterator[None]:
+        """Encode decided records in steps, then apply them at once, and hold the replies."""
+        self._begin_turn()
+        try:
+            count = yield from self._batches.adding(effects.records, self._position, self._turn_time)
+        except Exception as failure:
+            self._refuse(command, token, effects, failure)
+            return
+        try:
+            self._apply(effects, count)
+        except Exception as failure:
+            self._blame(key, command, failure)
+        else:
+            self._answer(effects)
+
     def _finish_at_once(self) -> None:
-        """Apply the rest of a record, now if it is short."""
+        """Encode and apply the rest of what was decided, now if that is short."""
         if not self._finish_some(FIRST_SLICE_SECONDS) and self._state is not State.FINISHING:
             self._state = State.FINISHING
             self._loop.call_soon(self._go_on_finishing, self.shard)
 
     def _finish_some(self, seconds: float) -> bool:
-        """Apply records for some time; return whether all are applied."""
+        """Encode and apply for some time; return whether nothing is left."""
         end = self.seconds() + seconds
         return all(self.seconds() <= end for _ in finish(self._unfinished))
 
     def _go_on_finishing(self, shard: ShardT) -> None:
-        """Apply more of a record, then handle the commands that waited for that."""
+        """Encode and apply more, then handle the commands that waited for that."""
         if self._state is not State.FINISHING or self.shard is not shard:
             return
         outer = self.watch.begin(FINISHING)
         try:
             is_done = self._finish_some(FINISH_SLICE_SECONDS) and self._handle_later()
         except Exception as failure:
-            unexpected(Where.SHARD, "what was decided cannot be applied", failure, log=self.log.name)
-            self._fail("the shard failed", failure)
+            self._finishing_failed(failure)
             return
         finally:
             self.watch.end(outer)
-        if not self.is_finishing:
+        if not self._is_taking_steps:
             return
         if is_done:
             self._state = State.ACTIVE
             self._arm_timer()
         else:
             self._loop.call_soon(self._go_on_finishing, shard)
+
+    def _finish_all(self) -> None:
+        """Take all steps now: the shard is being closed, and a checkpoint may follow."""
+        try:
+            for _ in finish(self._unfinished):
+                pass
+        except Exception as failure:
+            self._finishing_failed(failure)
+
+    def _finishing_failed(self, failure: Exception) -> None:
+        unexpected(Where.SHARD, "what was decided cannot be applied", failure, log=self.log.name)
+        self._fail("the shard failed", failure)
 
     def _handle_later(self) -> bool:
         """Handle the commands that wait, for some time; return whether none is left."""
@@ -408,6 +460,9 @@ class ShardRuntime(Generic[ShardT]):
         self._is_flush_due = False
         if self._position > self._written_position and not self._write():
             return
+        if self._is_partly_written:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
         self._held.release()
         if self._state in _SERVING:
             self._arm_timer()
@@ -429,16 +484,18 @@ class ShardRuntime(Generic[ShardT]):
         return True
 
     def _append(self) -> None:
-        end = self.log.append(self._batches.take())
-        if end != self._position:
-            self._jump(end)
+        end = self.log.append(self._batches.take(MOST_WRITTEN_BYTES))
+        left = self._batches.record_count
+        if end != self._position - left:
+            self._jump(end + left)
         self._written_position = end
+        self._is_partly_written = left > 0
         self._held.visible_position = visible = self.log.durable_position
         if visible >= end and self._trouble.is_failing:
             self._trouble.ended()
 
     def _jump(self, end: int) -> None:
-        """Move the replies of this write to its actual end, after batches of other writers."""
+        """Move the replies that are not written to the actual end, after batches of other writers."""
         assert end > self._position, "a log goes forward"
         self._position = end
         self._held.move(self._written_position, end)
@@ -618,8 +675,11 @@ class ShardRuntime(Generic[ShardT]):
         record written after the stop would be torn in a log that is marked as closed cleanly.
         """
         self._is_closed = True
-        if self._position > self._written_position and self._state in _SERVING:
-            self._write()
+        if self._is_taking_steps:
+            self._finish_all()
+        while self._position > self._written_position and self._state in _SERVING:
+            if not self._write():
+                break
         self.log.release()
         self._reloading.close()
         self._timer.reset()

@@ -107,7 +107,7 @@ class BrokerNode:
             settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands
         )
         self.coordinator = Coordinator(self._groups, [])
-        self._share_states = ShareStates(self.topics, self.call_later, self.watch)
+        self._share_states = ShareStates(self.topics, self.call_later)
         self._share_state_kind = share_state_shards(settings, self._share_states.commands)
         self.share_state = Coordinator(self._share_state_kind, [])
         self.shares = ShareDelivery(self)

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from headgate.core.share.state.commands import ReadNeededPosition
 from headgate.core.share.state.shard import ShareStateShard
+from headgate.domain.errors import ErrorCode
 from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.local_log import LocalLog
-from headgate.runtime.loop_watch import LoopWatch
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.server.coordinator import Coordinator
 from headgate.server.topic_changes import all_topics, keep_telling_topics
@@ -25,10 +26,9 @@ CallLater = Callable[[int, Callable[[], None]], Any]
 class ShareStates:
     """Tells the shards of share states the topics, and removes what they do not need from their logs."""
 
-    def __init__(self, topics: Topics, call_later: CallLater, watch: LoopWatch) -> None:
+    def __init__(self, topics: Topics, call_later: CallLater) -> None:
         self._topics = topics
         self._call_later = call_later
-        self._watch = watch
         self._interval_ms: int = topics.settings["share.coordinator.state.topic.prune.interval.ms"]
 
     def commands(self) -> Iterator[Any]:
@@ -51,25 +51,29 @@ class ShareStates:
         if runtime is None:
             self._later(coordinator)
             return
-        try:
-            with self._watch.step("pruning of share states"):
-                prune(runtime)
-        except Exception as failure:
-            unexpected(Where.HOUSEKEEPING, "the log of share states cannot be pruned", failure)
+        prune(runtime)
         self._call_later(_BETWEEN_LOGS_MS, lambda: self._prune_next(runtimes, coordinator))
 
 
 def prune(runtime: ShardRuntime[ShareStateShard]) -> None:
-    """Delete the records before the oldest snapshot that the shard needs, as far as they are durable."""
-    log = runtime.log
-    if (
-        not runtime.is_active
-        or not isinstance(log, LocalLog)
-        or log.log is None
-        or log.log.failure is not None
-    ):
+    """Delete the records before the oldest snapshot that the shard needs, when this snapshot is durable."""
+
+    def delete(needed: int | ErrorCode) -> None:
+        if isinstance(needed, ErrorCode) or not isinstance(runtime.log, LocalLog):
+            return
+        try:
+            with runtime.watch.step("pruning of share states"):
+                _delete_before(runtime.log, needed)
+        except Exception as failure:
+            unexpected(Where.HOUSEKEEPING, "the log of share states cannot be pruned", failure)
+
+    runtime.submit(ReadNeededPosition(), delete)
+
+
+def _delete_before(log: LocalLog, needed: int) -> None:
+    if log.log is None or log.log.failure is not None:
         return
-    needed = min(runtime.shard.needed_position(), log.durable_position, log.partition.high_watermark)
+    needed = min(needed, log.partition.high_watermark)
     if needed > log.log.log_start_offset:
         error, start = log.partition.delete_records(needed)
         logger.info("share states were pruned", extra={"log": log.name, "start": start, "error": error.name})

@@ -28,7 +28,7 @@ def share_state_shards(
             "retention.ms": "-1",
             "segment.bytes": str(settings["share.coordinator.state.topic.segment.bytes"]),
         },
-        records=RecordFormat(encode_share, decode_share),
+        records=RecordFormat(encode_share, decode_share, are_long=True),
         new_shard=lambda: ShareStateShard(settings),
         first_commands=first_commands,
         keys_of=lambda shard: (key.name for key in shard.states),

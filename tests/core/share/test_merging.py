@@ -140,3 +140,30 @@ def test_random_writes_agree_with_the_model_in_either_form() -> None:
         assert list(blocks.batches()) == model.batches()
         forms.add(blocks.batches().few is None)
     assert forms == {True, False}
+
+
+@given(writes, writes, st.integers(-1, 70), st.lists(st.integers(1, 5), min_size=1, max_size=30))
+@settings(max_examples=100)
+def test_a_combined_list_is_taken_over_like_one_that_is_merged(
+    earlier: list[tuple[int, list[StateBatch]]],
+    later: list[tuple[int, list[StateBatch]]],
+    distance: int,
+    sizes: list[int],
+) -> None:
+    """After others, between them and touching them; in arrays of any size."""
+    lists = []
+    for written in (earlier, later):
+        model = Model()
+        for start, batches in written:
+            model.write(start, batches)
+        lists.append(np.array(model.batches(), np.int64).reshape(-1, 4))
+    lists[1][:, :2] += distance
+    ends = np.cumsum(sizes)
+    parts = [part for part in np.split(lists[1], ends[ends < len(lists[1])]) if len(part)]
+    taken, merged = BatchBlocks(), BatchBlocks()
+    for blocks, new in ((taken, StateBatches.combined), (merged, StateBatches)):
+        blocks.merge(StateBatches(lists[0]), -1)
+        blocks.merge(new(*parts), 20)
+        blocks.merge(StateBatches.of([StateBatch(0, 5, 4, 9)]), -1)
+    assert list(taken.batches()) == list(merged.batches())
+    assert len(taken) == len(merged)

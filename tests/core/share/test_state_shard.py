@@ -228,6 +228,22 @@ def test_a_snapshot_of_very_many_batches_is_several_records() -> None:
     assert len(life.ask(ReadState(key=KEY)).batches) == 44_998
 
 
+def test_a_snapshot_of_very_many_batches_copies_none_of_them() -> None:
+    """Its records have the arrays of the state: neither the decision nor the application takes long."""
+    life = StateLife(share_coordinator_snapshot_update_records_per_snapshot="1")
+    life.ask(InitializeState(key=KEY, state_epoch=5, start_offset=0))
+    offsets = np.arange(45_000)
+    rows = np.stack((offsets, offsets, 2 + 2 * (offsets % 2), np.ones_like(offsets)), axis=1)
+    life.ask(replace(write(-1), batches=StateBatches(rows)))
+    before = life.shard.states[KEY].batches.batches().parts
+    life.ask(write(-1, (44_998, 44_998, 4, 2)))
+    assert isinstance(life.decided[0], ShareSnapshot)
+    told = [part for one in life.decided for part in one.batches.parts]  # type: ignore[union-attr]
+    after = life.shard.states[KEY].batches.batches().parts
+    assert [id(part) for part in told] == [id(part) for part in after]
+    assert sum(part is old for part, old in zip(after, before, strict=False)) >= len(before) - 2
+
+
 def test_snapshots_of_cold_share_partitions_are_repeated_while_others_change(life: StateLife) -> None:
     """Then the log before them is not needed. While nothing changes, nothing is written."""
     other = ShareKey(GroupId("g"), TOPIC_ID, 1)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from headgate.core.share.state.merging import above, combined, drop_below, kept_few, merged, put
-from headgate.records.share_batches import FEW, FIRST, LAST, BatchRows, StateBatch, StateBatches
+from headgate.records.share_batches import FEW, FIRST, LAST, STATE, BatchRows, StateBatch, StateBatches
 
 LARGEST_BLOCK: Final = 1024
 _SMALLEST_BLOCK: Final = 256
@@ -47,7 +47,7 @@ class BatchBlocks:
 
     def batches(self) -> StateBatches:
         """Return all batches as they are now."""
-        return StateBatches(*self._blocks) if self._blocks else StateBatches.of_few(tuple(self._few))
+        return StateBatches.combined(*self._blocks) if self._blocks else StateBatches.of_few(tuple(self._few))
 
     def drop_below(self, start_offset: int) -> None:
         """Remove all offsets below the start offset."""
@@ -71,7 +71,23 @@ class BatchBlocks:
             return
         if self._few:
             self._become_blocks()
-        self._merge_rows(batches, start_offset)
+        if not self._adopt(batches, start_offset):
+            self._merge_rows(batches, start_offset)
+
+    def _adopt(self, batches: StateBatches, start_offset: int) -> bool:
+        """Take over the arrays of a combined list that begins after all blocks; return False for another one.
+
+        So a snapshot of a million batches is applied at once, whatever their number.
+        """
+        if not batches.are_combined:
+            return False
+        parts = batches.parts
+        if parts[0][0, FIRST] < start_offset or (self._blocks and not _follows(parts[0], self._blocks[-1])):
+            return False
+        self._blocks += parts
+        self._firsts += [int(part[0, FIRST]) for part in parts]
+        self._length += sum(map(len, parts))
+        return True
 
     def _become_list(self) -> None:
         self._few = list(self.batches())
@@ -119,3 +135,10 @@ class BatchBlocks:
             blocks = np.array_split(rows, -(-len(rows) // LARGEST_BLOCK))
         self._blocks[begin:end] = blocks
         self._firsts[begin:end] = [int(block[0, FIRST]) for block in blocks]
+
+
+def _follows(rows: BatchRows, before: BatchRows) -> bool:
+    """Return whether rows begin after others, and the last of these is not to be joined with the first."""
+    first, last = rows[0], before[-1]
+    gap = int(first[FIRST] - last[LAST])
+    return gap > 1 or (gap == 1 and bool((first[STATE:] != last[STATE:]).any()))

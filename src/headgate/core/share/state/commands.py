@@ -96,6 +96,14 @@ class ReadSummary:
     leader_epoch: int = UNCHANGED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadNeededPosition:
+    """Read from which position on the log is needed. Reply: the position.
+
+    As with every reply, all that it depends on is durable then: the snapshots that replace what is before it.
+    """
+
+
 ShareStateCommand = InitializeState | ReadState | WriteState | ReopenState | DeleteState | ReadSummary
 
 

@@ -25,6 +25,7 @@ from headgate.core.share.state.changes import Changes, Decided
 from headgate.core.share.state.commands import (
     DeleteState,
     InitializeState,
+    ReadNeededPosition,
     ReadState,
     ReadSummary,
     ReopenState,
@@ -173,6 +174,8 @@ class ShareStateShard:
                 return self._tick(now)
             case TopicsChanged():
                 return self._topics_changed(command, now, token)
+            case ReadNeededPosition():
+                return Effects((), (Reply(token, self.needed_position()),))
             case SystemTimeMoved(ahead_ms):
                 self._system_time.ahead_ms = ahead_ms
                 return NOTHING

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from headgate.core.share.state.batch_blocks import BatchBlocks
 from headgate.domain.ids import Millis
-from headgate.records.share_batches import NO_BATCHES, NO_ROWS, BatchRows, StateBatches
+from headgate.records.share_batches import NO_BATCHES, BatchRows, StateBatches
 from headgate.records.share_state_model import (
     UNCHANGED,
     UNKNOWN_COUNT,
@@ -111,7 +109,7 @@ class ShareState:
 
 def split(snapshot: ShareSnapshot) -> list[ShareRecord]:
     """Return records that together restore the state of a snapshot, none of them with too many batches."""
-    pieces = list(_pieces(snapshot.batches))
+    pieces = list(_pieces(snapshot.batches)) if snapshot.batches.few is None else []
     if len(pieces) < 2:
         return [snapshot]
     first = ShareSnapshot(
@@ -140,12 +138,14 @@ def split(snapshot: ShareSnapshot) -> list[ShareRecord]:
 
 
 def _pieces(batches: StateBatches) -> Iterator[StateBatches]:
+    """Yield the batches in parts for one record each. The arrays are not copied: there may be a thousand."""
+    new = StateBatches.combined if batches.are_combined else StateBatches
     held: list[BatchRows] = []
     count = 0
     for part in batches.parts:
         if held and count + len(part) > BATCHES_A_RECORD:
-            yield StateBatches(np.concatenate(held))
+            yield new(*held)
             held, count = [], 0
         held.append(part)
         count += len(part)
-    yield StateBatches(np.concatenate([NO_ROWS, *held])) if held else NO_BATCHES
+    yield new(*held) if held else NO_BATCHES
