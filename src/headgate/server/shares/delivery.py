@@ -254,23 +254,25 @@ class ShareDelivery:
 
     def close_session(self, session: ShareSession) -> None:
         """End a session, and release what its member has acquired in any partition of the group."""
-        self.sessions.end(session)
-        self._release(session.group_id, session.member_id)
+        self._close([session])
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""
-        for session in self.sessions.of_connection(connection):
-            self.close_session(session)
+        self._close(self.sessions.of_connection(connection))
 
-    def _release(self, group_id: GroupId, member_id: MemberId) -> None:
+    def _close(self, sessions: Sequence[ShareSession]) -> None:
+        """End sessions. Their members are forgotten at once, and may come back with new sessions."""
         leaving: deque[tuple[SharedPartition, Rest]] = deque()
-        for shared in self.partitions(group_id):
-            rest = shared.forget_member(member_id)
-            if rest is not None:
-                leaving.append((shared, rest))
+        for session in sessions:
+            self.sessions.end(session)
+            for shared in self.partitions(session.group_id):
+                rest = shared.forget_member(session.member_id)
+                if rest is not None:
+                    leaving.append((shared, rest))
         self._release_some(leaving)
-        if not self.sessions.count(group_id):
-            self._node.soon(lambda: self._let_go(group_id))
+        for group_id in dict.fromkeys(session.group_id for session in sessions):
+            if not self.sessions.count(group_id):
+                self._node.soon(partial(self._let_go, group_id))
 
     def _release_some(self, leaving: deque[tuple[SharedPartition, Rest]]) -> None:
         end = self._node.steady_time() + _RELEASING_MS

@@ -71,6 +71,9 @@ _RETRY_MS: Final = 1_000
 _MOST_UNWRITTEN: Final = 2_000
 """Ranges of records that are kept to be written again; a restart forgets what happened to earlier ones."""
 
+_FINISHED_AT_ONCE: Final = 8
+"""Batches of a write that is finished at once: one sync may complete hundreds of writes."""
+
 _FENCED: Final = frozenset(
     {ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST}
 )
@@ -158,6 +161,8 @@ class SharedPartition:
         """Bytes of a record in the last read, on the average."""
         self._cancel_timer: Callable[[], None] | None = None
         self._timer_at = 0
+        self._are_locks_due = False
+        """Whether the timer fired, and locks will be ended in one of the next iterations of the loop."""
 
     # --- loading ---
 
@@ -507,9 +512,14 @@ class SharedPartition:
         )
         self._writes += 1
         self._complete_before = change.start_offset + change.delivery_complete_count
-        self._node.share_state.submit(
-            self.key.name, command, lambda result: self._written(change, on_done, result)
-        )
+
+        def done(result: StateResult | ErrorCode) -> None:
+            if len(change.batches) <= _FINISHED_AT_ONCE:
+                self._written(change, on_done, result)
+            else:
+                self._node.soon(lambda: self._written(change, on_done, result))
+
+        self._node.share_state.submit(self.key.name, command, done)
 
     def _written(self, change: StateChange, on_done: OnDone, result: StateResult | ErrorCode) -> None:
         self._writes -= 1
@@ -565,21 +575,29 @@ class SharedPartition:
 
     def _arm(self, deadline: int) -> None:
         """Have the locks that end looked at by `deadline`, in ms."""
+        if self._are_locks_due:
+            return
         if self._cancel_timer is not None:
             if self._timer_at <= deadline:
                 return
             self._cancel_timer()
         self._timer_at = deadline
         delay_ms = max(0, deadline - self._node.steady_time()) + 1
-        self._cancel_timer = self._node.call_later(delay_ms, self._locks_end)
+        self._cancel_timer = self._node.call_later(delay_ms, self._locks_are_due)
 
     def _disarm(self) -> None:
         if self._cancel_timer is not None:
             self._cancel_timer()
             self._cancel_timer = None
 
-    def _locks_end(self) -> None:
+    def _locks_are_due(self) -> None:
+        """End locks in one of the next iterations: the timers of a thousand partitions may fire at once."""
         self._cancel_timer = None
+        self._are_locks_due = True
+        self._node.soon(self._locks_end)
+
+    def _locks_end(self) -> None:
+        self._are_locks_due = False
         if self._machine is None or self.error:
             return
         not_before = 0
