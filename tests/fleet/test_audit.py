@@ -88,9 +88,9 @@ def test_an_undo_that_restores_an_earlier_commit_of_a_stream(
     name, where = new_group(1), AdminPartition(TopicName("flights"), 0)
     with Admin(broker.bootstrap_servers) as admin:
         for offset in (4, 9):
-            admin.alter_offsets(name, {where: CommittedOffset(offset, metadata=metadata_of(3))})
+            admin.alter_offsets(name, {where: CommittedOffset(offset, metadata=metadata_of(3, 0))})
         admin.undo(name)
-        assert admin.committed_offsets(name)[where] == CommittedOffset(4, metadata=metadata_of(3))
+        assert admin.committed_offsets(name)[where] == CommittedOffset(4, metadata=metadata_of(3, 0))
     assert "backwards" in audited(command, broker.bootstrap_servers)[name]["findings"]
 
 

@@ -178,6 +178,8 @@ class Membership:
         )
         self._interval_s = 0.0
         self._releases_at_once = False
+        self._is_hurried = False
+        """Whether the next heartbeat is sent before its time."""
         self._changed = threading.Condition()
         """Guards the state; notified at each change of it and when the member leaves."""
         self._error: ClientError | None = None
@@ -234,6 +236,15 @@ class Membership:
                     raise RequestTimedOut(f"group {group_id} assigned no partition within {timeout_s:g} s")
                 self._changed.wait(left)
             return self.view()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now, for a caller that waits for partitions.
+
+        A coordinator may assign them later than it answers the join, and tells it with the next heartbeat.
+        """
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Release revoked partitions. The next heartbeat is sent immediately, so that others can get them."""
@@ -331,11 +342,12 @@ class Membership:
         """Sleep until the next heartbeat is due. Return False if the member leaves instead."""
         deadline = time.monotonic() + self._interval_s
         with self._changed:
-            while not self._is_leaving and not self._state.has_news:
+            while not self._is_leaving and not self._state.has_news and not self._is_hurried:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
+            self._is_hurried = False
             return not self._is_leaving
 
     def _beat(self) -> None:

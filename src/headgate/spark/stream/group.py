@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from headgate.client.cluster import EARLIEST, LATEST, Cluster
-from headgate.client.errors import PartlyRefused
+from headgate.client.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster
+from headgate.client.errors import PartlyRefused, RequestRefused
 from headgate.client.membership import Membership, MemberView
 from headgate.client.offsets import CommittedOffset, fetch_offsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.spark.broker import connect, isolation_level
+from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
+from headgate.spark.stream.changes import set_by_administrators
 from headgate.spark.stream.limits import limited
 from headgate.spark.stream.member import (
     Topic,
     join,
     new_stream_id,
+    paused,
     subscribed_topics,
     topics_that_exist,
     wait_until_assigned,
 )
 from headgate.spark.stream.options import StreamOptions
 from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
-from headgate.spark.stream.progress import Step, is_new, next_step
+from headgate.spark.stream.progress import Step, is_new, is_unclear, next_step
 
 _RETRY_S = 0.05
 _TAKEN_AWAY = frozenset(
@@ -73,6 +76,7 @@ class StreamGroup:
         its checkpoint knows the member whose place the stream takes.
         """
         partitions = self._partitions()
+        self._check_given(partitions)
         committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
         stream_id = new_stream_id()
         if not committed.keys() >= set(partitions):
@@ -81,10 +85,11 @@ class StreamGroup:
             # A member that left in the meantime may have committed.
             committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
             missing = [where for where in partitions if where not in committed and where in assigned]
-            wanted = {where: self._starting(where) for where in missing}
-            asked = {where: offset for where, offset in wanted.items() if offset < 0}
-            found = wanted | self.cluster.list_offsets(asked, self._level)
-            new = {where: CommittedOffset(found[where], metadata=metadata_of(epoch)) for where in missing}
+            found = self._starts(missing)
+            new = {
+                where: CommittedOffset(found[where], metadata=metadata_of(epoch, found[where]))
+                for where in missing
+            }
             member.commit(new)
             committed |= new
         self._initial = StreamOffsets(stream_id, {}, _positions_at(committed))
@@ -102,23 +107,68 @@ class StreamGroup:
         `most` is the limit of the batch, in offsets. No partition is read beyond `targets`, if given.
         """
         member = self._joined(start.stream_id)
-        member.release_at_once(False)
-        view, step = self._commit(member, self._since_joining(start))
+        while True:
+            member.release_at_once(False)
+            view, step = self._commit(member, self._since_joining(start))
+            positions = self._next_positions(view, step, most, targets)
+            if positions != {where: position.at_end() for where, position in start.positions.items()}:
+                return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
+            member.release_at_once(True)
+            missing = frozenset() if targets is None else self._unfinished(start, view, targets)
+            if not missing:
+                return None
+            wait_until_assigned(member, self.cluster, missing, self.options.read.timeout_s)
+
+    def _next_positions(
+        self, view: MemberView, step: Step, most: int | None, targets: Mapping[TopicPartition, int] | None
+    ) -> dict[TopicPartition, Position]:
+        """Return the next batch, with an empty part for each partition that it does not read."""
         positions = dict(step.positions)
         ends = self._ends(view, positions)
         for where, end in ends.items():
             if end < positions[where].start:
                 self._lose(f"{where} ends at offset {end}, before {positions[where].start}")
                 positions[where] = Position(end, end, max(view.epoch, positions[where].epoch + 1))
+        self._skip_expired(positions, ends)
         if targets is not None:
             ends = {where: min(end, targets.get(where, 0)) for where, end in ends.items()}
         reached = limited({where: positions[where].start for where in ends}, ends, most)
         for where, end in reached.items():
             positions[where] = positions[where]._replace(end=end)
-        if positions == {where: position.at_end() for where, position in start.positions.items()}:
-            member.release_at_once(True)
-            return None
-        return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
+        return positions
+
+    def _skip_expired(
+        self, positions: dict[TopicPartition, Position], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Advance positions to the first records that are still there.
+
+        If that is an error, it comes before Spark fixes the batch: the group's offsets can be set then.
+        """
+        behind = [where for where, end in ends.items() if positions[where].start < end]
+        for where, first in self._existing_offsets(behind, EARLIEST).items():
+            start = positions[where].start
+            if start < first:
+                self._lose(f"{where} begins at offset {first}, and {start} is not there")
+                positions[where] = Position(first, first, positions[where].epoch)
+
+    def _unfinished(
+        self, start: StreamOffsets, view: MemberView, targets: Mapping[TopicPartition, int]
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions that the coordinator took away before they were read and committed.
+
+        It fences a member whose heartbeats do not arrive, for example. Paused partitions are left out.
+        """
+        ends = {where: position.end for where, position in start.positions.items()}
+        unfinished = {where for where, end in targets.items() if ends.get(where, 0) < end}
+        unfinished |= {
+            where for where, end in ends.items() if where in self._known and self._known[where].offset < end
+        }
+        missing = unfinished - view.assigned
+        if not missing:
+            return frozenset()
+        existing = topics_that_exist(self.cluster, tuple({where.topic for where in missing}))
+        there = frozenset(where for where in missing if where.topic in existing)
+        return there - paused(self.cluster, self.options.group_id)
 
     def _since_joining(self, start: StreamOffsets) -> StreamOffsets:
         """Return where a new checkpoint starts now that no other member commits."""
@@ -140,27 +190,45 @@ class StreamGroup:
             for where in view.assigned
             if where.topic in existing and existing[where.topic].topic_id == view.topic_ids[where.topic]
         ]
-        ends = self.cluster.list_offsets(dict.fromkeys(there, LATEST), self._level)
-        ahead = [where for where in there if ends[where] < positions[where].start]
+        ends = self._existing_offsets(there, LATEST, self._level)
+        ahead = [where for where in ends if ends[where] < positions[where].start]
         if ahead and self.options.read.is_committed_only:
-            log_ends = self.cluster.list_offsets(dict.fromkeys(ahead, LATEST))
-            ends |= {where: min(log_ends[where], positions[where].start) for where in ahead}
+            log_ends = self._existing_offsets(ahead, LATEST)
+            ends |= {where: min(log_ends[where], positions[where].start) for where in log_ends}
         return ends
+
+    def _existing_offsets(
+        self, partitions: Sequence[TopicPartition], which: int, level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
+        """Return first offsets or ends, without those of topics that are deleted at this moment."""
+        there = list(partitions)
+        deadline = time.monotonic() + self.options.read.timeout_s
+        while True:
+            try:
+                return self.cluster.list_offsets(dict.fromkeys(there, which), level)
+            except RequestRefused as refused:
+                if refused.error not in _GONE or time.monotonic() > deadline:
+                    raise
+            existing = topics_that_exist(self.cluster, tuple({where.topic for where in there}))
+            there = [where for where in there if where.topic in existing]
+            time.sleep(_RETRY_S)
 
     def _commit(self, member: Membership, start: StreamOffsets) -> tuple[MemberView, Step]:
         """Commit what is finished; repeat that if partitions are taken away meanwhile."""
         deadline = time.monotonic() + self.options.read.timeout_s
         while True:
-            view = member.view()
             try:
-                return view, self._try_to_commit(member, view, start)
+                return self._try_to_commit(member, member.view(), start)
             except PartlyRefused as refused:
                 if not _errors(refused) <= _TAKEN_AWAY or time.monotonic() > deadline:
                     raise
             self._seen = None
             time.sleep(_RETRY_S)
 
-    def _try_to_commit(self, member: Membership, view: MemberView, start: StreamOffsets) -> Step:
+    def _try_to_commit(
+        self, member: Membership, view: MemberView, start: StreamOffsets
+    ) -> tuple[MemberView, Step]:
+        """Return what follows, and the view without partitions of topics that are deleted at this moment."""
         owned = view.assigned | view.revoked
         seen = (view.epoch, view.lost, view.assigned)
         committed: Mapping[TopicPartition, CommittedOffset] = self._known
@@ -168,8 +236,10 @@ class StreamGroup:
             committed = fetch_offsets(self.cluster, self.options.group_id, owned) if owned else {}
             self._check_topics(start, view)
         new = [where for where in view.assigned if where not in committed and is_new(start, view, where)]
-        first = self.cluster.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}
-        step = next_step(start, view, committed, self._known, first)
+        first = self._existing_offsets(new, EARLIEST) if new else {}
+        if deleted := set(new) - first.keys():  # the coordinator takes them away with a later heartbeat
+            view = replace(view, assigned=view.assigned - deleted)
+        step = next_step(start, view, committed, self._known, first, self._restored(start, view, committed))
         if step.lost:
             self._lose(f"{min(step.lost).topic} was deleted and created again")
         if step.commits:
@@ -181,7 +251,19 @@ class StreamGroup:
         self._known = {**self._known, **committed, **step.commits}
         self._seen = seen
         member.release(view.revoked)
-        return step
+        return view, step
+
+    def _restored(
+        self, start: StreamOffsets, view: MemberView, committed: Mapping[TopicPartition, CommittedOffset]
+    ) -> frozenset[TopicPartition]:
+        unclear = [
+            where
+            for where, before in start.positions.items()
+            if where in view.assigned
+            and where in committed
+            and is_unclear(before, committed[where], self._known.get(where))
+        ]
+        return set_by_administrators(self.cluster, self.options.group_id, unclear)
 
     def _joined(self, stream_id: str) -> Membership:
         if self._member is None:
@@ -206,8 +288,29 @@ class StreamGroup:
         for name in sorted(absent - topics_that_exist(self.cluster, tuple(absent)).keys() if absent else ()):
             self._lose(f"topic {name} was deleted")
 
-    def _starting(self, where: TopicPartition) -> int:
-        return self.options.starting_offsets.get(where, self.options.starting_default)
+    def _starts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets of `startingOffsets`. One outside of the log would be committed for ever."""
+        default, given = self.options.starting_default, self.options.starting_offsets
+        wanted = {where: given.get(where, default) for where in partitions}
+        words = {where: offset for where, offset in wanted.items() if offset < 0}
+        numbers = wanted.keys() - words.keys()
+        found = wanted | self.cluster.list_offsets(words, self._level)
+        first = self.cluster.list_offsets(dict.fromkeys(numbers, EARLIEST))
+        end = self.cluster.list_offsets(dict.fromkeys(numbers, LATEST))
+        for where in sorted(numbers):
+            if not first[where] <= wanted[where] <= end[where]:
+                bounds = f"{first[where]} to {end[where]}"
+                self._lose(f"startingOffsets has {wanted[where]} for {where}, which has offsets {bounds}")
+                found[where] = min(max(wanted[where], first[where]), end[where])
+        return found
+
+    def _check_given(self, partitions: Collection[TopicPartition]) -> None:
+        """Refuse `startingOffsets` of partitions that do not exist. Raises OptionError."""
+        topics = {where.topic for where in partitions}
+        given = {where for where in self.options.starting_offsets if where.topic in topics}
+        if strangers := sorted(given.difference(partitions)):
+            names = ", ".join(map(str, strangers))
+            raise OptionError(f"option startingOffsets names partitions that do not exist: {names}")
 
     def _lose(self, what: str) -> None:
         """Report that records may be lost: an error, or a line on standard error."""

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterable
 from types import FrameType
 from typing import NamedTuple
 
@@ -31,8 +32,11 @@ from headgate.spark.stream.options import StreamOptions
 
 CLIENT_ID = "headgate-spark-stream"
 _WAIT_S = 0.05
+_HURRY_S = 0.25
+"""The time between heartbeats while partitions are missing; coordinators ask for one in some seconds only."""
 _SILENT_WAIT_S = 1.0
 """How long the stream waits for others to leave before it says so."""
+_ALONE = "a stream must be alone in its group. Stop that member, or give the stream a group.id of its own"
 
 
 class GroupInUse(RuntimeError):
@@ -75,17 +79,15 @@ def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId, tim
     began = time.monotonic()
     is_told = False
     while True:
-        group = describe_groups(cluster, [group_id])[group_id]
-        members = () if group is None else group.members
-        others = [each for each in members if each.instance_id != instance_id and not each.is_away]
+        members = _members(cluster, group_id)
+        others = _others(members, instance_id)
         if not others:
             break
         waited_s = time.monotonic() - began
         problem = f"group {group_id} has another member, {_named(others[0])}"
         if waited_s > timeout_s:
             raise GroupInUse(
-                f"{problem}, which did not leave within {timeout_s:g} s: a stream must be alone in its "
-                "group. Stop that member, or give the stream a group.id of its own. A process that was "
+                f"{problem}, which did not leave within {timeout_s:g} s: {_ALONE}. A process that was "
                 "killed stays a member until its session times out"
             )
         if waited_s > _SILENT_WAIT_S and not is_told:
@@ -101,6 +103,16 @@ def _make_room(cluster: Cluster, group_id: GroupId, instance_id: InstanceId, tim
         )
 
 
+def _members(cluster: Cluster, group_id: GroupId) -> tuple[MemberDescription, ...]:
+    group = describe_groups(cluster, [group_id])[group_id]
+    return () if group is None else group.members
+
+
+def _others(members: Iterable[MemberDescription], instance_id: InstanceId | None) -> list[MemberDescription]:
+    """Return the members that take part, other than the stream."""
+    return [each for each in members if each.instance_id != instance_id and not each.is_away]
+
+
 def _named(member: MemberDescription) -> str:
     name = member.member_id if member.instance_id is None else f"{member.instance_id} ({member.member_id})"
     return f"{name} of client {member.client_id} at {member.host}"
@@ -109,15 +121,28 @@ def _named(member: MemberDescription) -> str:
 def wait_until_assigned(
     member: Membership, cluster: Cluster, wanted: frozenset[TopicPartition], timeout_s: float
 ) -> None:
-    """Wait until every partition is assigned to the member or paused. Raises `RequestTimedOut`."""
-    deadline = time.monotonic() + timeout_s
+    """Wait until every partition is assigned to the member or paused.
+
+    Raises `GroupInUse` if another member has joined, and `RequestTimedOut`.
+    """
+    began = time.monotonic()
+    deadline, hurried_at = began + timeout_s, began
     group_id = member.settings.group_id
-    while missing := wanted - member.view().assigned - paused(cluster, group_id):
+    while missing := wanted - member.view().assigned:
+        missing -= paused(cluster, group_id)
+        if not missing:
+            return
+        if time.monotonic() - hurried_at > _HURRY_S:
+            hurried_at = time.monotonic()
+            member.hurry()
         if time.monotonic() > deadline:
-            raise RequestTimedOut(
+            problem = (
                 f"group {group_id} did not assign {len(missing)} of {counted(len(wanted), 'partition')} to "
                 f"the stream within {timeout_s:g} s, among them {min(missing)}"
             )
+            if others := _others(_members(cluster, group_id), member.settings.instance_id):
+                raise GroupInUse(f"{problem}: the group has another member, {_named(others[0])}; {_ALONE}")
+            raise RequestTimedOut(problem)
         time.sleep(_WAIT_S)
 
 

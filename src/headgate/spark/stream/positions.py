@@ -69,12 +69,27 @@ class StreamOffsets:
             raise ValueError(f"the checkpoint has offsets of another source: {data}") from problem
 
 
-def metadata_of(epoch: int) -> str:
-    """Return the metadata of a commit by a stream: it tells the stream's commits from those of others."""
-    return f"{_MARK} {epoch}"
+def metadata_of(epoch: int, first: int) -> str:
+    """Return the metadata of a commit by a stream: it tells the stream's commits from those of others.
+
+    `first` is the offset at which the epoch began.
+    """
+    return f"{_MARK} {epoch} {first}"
 
 
 def epoch_in(metadata: str) -> int | None:
     """Return the epoch in the metadata of a commit; None if no stream made the commit."""
-    mark, _, text = metadata.partition(" ")
-    return int(text) if mark == _MARK and text.isdecimal() else None
+    numbers = _numbers_in(metadata)
+    return numbers[0] if numbers else None
+
+
+def first_in(metadata: str) -> int | None:
+    """Return the offset at which the epoch began; None if no stream made the commit, or an early one."""
+    numbers = _numbers_in(metadata)
+    return numbers[1] if len(numbers) > 1 else None
+
+
+def _numbers_in(metadata: str) -> list[int]:
+    mark, *texts = metadata.split(" ")
+    is_ours = mark == _MARK and all(text.isascii() and text.isdecimal() for text in texts)
+    return [int(text) for text in texts] if is_ours else []

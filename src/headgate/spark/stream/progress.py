@@ -9,20 +9,24 @@ Rules:
    starts there, in a higher epoch. The stream commits the same offset in the new epoch, so that a restart
    does not take it for another rewind.
 3. Offsets are never committed backwards, except by rule 2. A checkpoint older than the group's offset reads
-   its records again and commits nothing before it has passed that offset.
-4. A revoked partition is committed a last time, then released. It does not advance until it is assigned
+   its records again and commits nothing before it has passed that offset. If it is older than a rewind, too,
+   it reads from the rewind's offset, or from its own if that is earlier: no record is left out.
+4. An administrator can restore exactly the commit before the stream's last one, offset and metadata. For the
+   offsets alone that is a crash between a batch and its commit. So when a stream starts and finds an
+   earlier offset in its own epoch, the coordinator's history tells who made the last change.
+5. A revoked partition is committed a last time, then released. It does not advance until it is assigned
    again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from headgate.client.membership import MemberView
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import TopicPartition
-from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
+from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, first_in, metadata_of
 
 Committed = Mapping[TopicPartition, CommittedOffset]
 
@@ -44,11 +48,13 @@ def next_step(
     committed: Committed,
     known: Committed,
     first_offsets: Mapping[TopicPartition, int],
+    restored: Collection[TopicPartition] = (),
 ) -> Step:
     """Compare the end of the last finished batch with the group's offsets.
 
     `known` are the offsets that this process committed or found last, `first_offsets` those at which
     new partitions start (`is_new`) for which nothing is committed; all of these must be among them.
+    `restored` are the partitions of which an administrator made the last commit (`is_unclear`).
     """
     positions = {where: position.at_end() for where, position in start.positions.items()}
     commits: dict[TopicPartition, CommittedOffset] = {}
@@ -59,17 +65,24 @@ def next_step(
             lost.add(where)
         if where not in view.assigned and is_new(start, view, where):
             continue
+        again = position_to_repeat(before, now, known.get(where)) if where in view.assigned else None
         if before is None or is_new(start, view, where):
-            offset = first_offsets[where] if now is None else now.offset
+            first = offset = first_offsets[where] if now is None else now.offset
             epoch = _epoch_of_new(now, view, before)
-        elif now is not None and where in view.assigned and is_rewind(before, now, known.get(where)):
-            offset, epoch = now.offset, _epoch_after(before, now, view)
-        elif now is None or before.end > now.offset:
-            offset, epoch = before.end, before.epoch
+        elif now is None:
+            first, offset, epoch = before.start, before.end, before.epoch
+        elif again is not None:
+            positions[where] = again
+            continue
+        elif where in view.assigned and (where in restored or is_rewind(before, now, known.get(where))):
+            first = offset = now.offset
+            epoch = _epoch_after(before, now, view)
+        elif before.end > now.offset:
+            first, offset, epoch = before.start, before.end, before.epoch
         else:
             continue
         positions[where] = Position(offset, offset, epoch)
-        wanted = CommittedOffset(offset, metadata=metadata_of(epoch))
+        wanted = CommittedOffset(offset, metadata=metadata_of(epoch, _first_of(epoch, now, first)))
         if now is None or not is_same(now, wanted):
             commits[where] = wanted
     return Step(positions, commits, frozenset(lost))
@@ -98,6 +111,27 @@ def is_rewind(before: Position, now: CommittedOffset, known: CommittedOffset | N
     return now.offset < before.start
 
 
+def position_to_repeat(
+    before: Position | None, now: CommittedOffset | None, known: CommittedOffset | None
+) -> Position | None:
+    """Return where a checkpoint reads again that is older than the last rewind; None if it is not.
+
+    The stream committed where the epoch began, and more since. After a crash in a rewind there is no more.
+    """
+    if before is None or now is None or known is not None:
+        return None
+    epoch, first = epoch_in(now.metadata), first_in(now.metadata)
+    if epoch is None or first is None or epoch <= before.epoch or now.offset <= first:
+        return None
+    offset = min(before.end, first)
+    return Position(offset, offset, epoch)
+
+
+def is_unclear(before: Position, now: CommittedOffset, known: CommittedOffset | None) -> bool:
+    """Whether the offsets do not tell an interrupted commit from an offset that somebody restored."""
+    return known is None and epoch_in(now.metadata) == before.epoch and now.offset < before.end
+
+
 def is_same(one: CommittedOffset, other: CommittedOffset) -> bool:
     """Whether two commits have the same offset and metadata."""
     return (one.offset, one.metadata) == (other.offset, other.metadata)
@@ -117,3 +151,9 @@ def _epoch_of_new(now: CommittedOffset | None, view: MemberView, before: Positio
     if epoch is not None:
         return epoch
     return max(view.epoch, 0 if before is None else before.epoch + 1)
+
+
+def _first_of(epoch: int, now: CommittedOffset | None, first: int) -> int:
+    """Return where an epoch began: as the last commit tells it, else `first`."""
+    told = first_in(now.metadata) if now is not None and epoch_in(now.metadata) == epoch else None
+    return first if told is None else told

@@ -1,0 +1,257 @@
+"""Streams that meet a fence, another stream, an administrator or expired records, without Spark."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
+from tests.spark.stream_engine import Checkpoint, Engine
+from tests.spark.test_stream_reader import (
+    Start,
+    admin,
+    broker,
+    committed,
+    create,
+    places,
+    produce,
+    start,
+    topic,
+    until,
+)
+
+import headgate
+from headgate.admin import Admin, TopicPartition
+from headgate.client.membership import MemberSettings, Membership, remove_member
+from headgate.domain.ids import GroupId, MemberId, TopicName
+from headgate.spark.options import OptionError
+from headgate.spark.plan import MissingData
+from headgate.spark.stream.member import GroupInUse
+
+__all__ = ["admin", "broker", "start", "topic"]
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def member_of(engine: Engine) -> Membership:
+    """Return the membership of a running stream."""
+    group = engine.reader._group
+    assert group is not None
+    assert group._member is not None
+    return group._member
+
+
+def fence(engine: Engine, admin: Admin, group: str) -> None:
+    """Remove the stream's member, as `--remove-members` does, and wait until it knows."""
+    member = member_of(engine)
+    member_id, instance_id = MemberId(member.member_id), member.settings.instance_id
+    before = member.view().lost
+    remove_member(admin.cluster, GroupId(group), member_id, instance_id)
+    while member.view().lost == before:
+        time.sleep(0.001)
+
+
+def wait_until_revoked(engine: Engine) -> None:
+    """Wait until a heartbeat has told the stream that it loses a partition."""
+    while not member_of(engine).view().revoked:
+        time.sleep(0.01)
+
+
+def expire(broker: headgate.Broker, topic: str, partition: int, before: int) -> None:
+    """Delete the first records of a partition."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    place = Place(topic, partition, before)
+    client.delete_records([place])[place].result(10)
+
+
+def test_available_now_reads_everything_although_its_member_is_fenced(
+    start: Start, admin: Admin, topic: str
+) -> None:
+    """In the middle, and after its last batch, which is committed before the query ends."""
+    engine = start(Checkpoint(), maxOffsetsPerTrigger="15")
+    engine.reader.prepareForTriggerAvailableNow()
+    for count in (15, 5):
+        assert engine.plan()
+        assert len(engine.run()) == count
+        fence(engine, admin, topic)
+    assert not engine.plan()
+    assert len(engine.checkpoint.rows) == 20
+    assert committed(admin, topic) == [10, 10]
+
+
+def test_available_now_does_not_wait_for_paused_partitions(start: Start, admin: Admin, topic: str) -> None:
+    """They are read by a later run."""
+    first = TopicPartition(TopicName(topic), 0)
+    engine = start(Checkpoint(), maxOffsetsPerTrigger="8")
+    engine.reader.prepareForTriggerAvailableNow()
+    engine.trigger()
+    admin.pause_partitions(topic, [first], reason="test")
+    wait_until_revoked(engine)
+    while engine.plan():
+        engine.run()
+    assert (len(places(engine.checkpoint.rows, 0)), len(places(engine.checkpoint.rows, 1))) == (4, 10)
+    admin.resume_partitions(topic, [first])
+    again = start(engine.checkpoint)
+    again.available_now()
+    assert places(again.checkpoint.rows, 0) == list(range(10))
+
+
+def test_available_now_fails_if_another_member_keeps_its_partitions(
+    start: Start, broker: headgate.Broker, topic: str
+) -> None:
+    """Instead of an end that looks like success; the error names the member."""
+    engine = start(Checkpoint(), maxOffsetsPerTrigger="2", timeout="2s")
+    engine.reader.prepareForTriggerAvailableNow()
+    engine.trigger()
+    settings = MemberSettings(group_id=GroupId(topic), topics=(TopicName(topic),))
+    with Membership(broker.bootstrap_servers, settings, client_id="billing"):
+        wait_until_revoked(engine)
+        with pytest.raises(GroupInUse, match="of client billing"):
+            until(engine, lambda _: False)
+
+
+def test_two_streams_that_start_at_once_name_each_other(
+    start: Start, broker: headgate.Broker, topic: str
+) -> None:
+    """None of them reads a part of the partitions."""
+    runs = [start(Checkpoint(), timeout="2s") for _ in range(2)]
+    for run in runs:
+        run.reader.initialOffset()
+    with ThreadPoolExecutor() as threads:
+        tried = [threads.submit(run.trigger) for run in runs]
+        problems = [each.exception() for each in tried]
+    assert any(isinstance(problem, GroupInUse) for problem in problems)
+    assert all(problem is None or "headgate-spark-stream" in str(problem) for problem in problems)
+
+
+def test_an_undo_of_a_stopped_streams_last_commit_is_seen(start: Start, admin: Admin, topic: str) -> None:
+    """Although the offset and its metadata are those before the commit, as after a crash before it."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint, maxOffsetsPerTrigger="12")
+    first.available_now()
+    admin.undo(topic)
+    assert committed(admin, topic) == [6, 6]
+    second = start(checkpoint)
+    rows = second.trigger()
+    assert (places(rows, 0), places(rows, 1)) == ([6, 7, 8, 9], [6, 7, 8, 9])
+    assert len(set(checkpoint.rows)) == len(checkpoint.rows) == 28
+    second.stop()
+    third = start(checkpoint)
+    assert third.trigger() == []
+    assert committed(admin, topic) == [10, 10]
+
+
+def test_starting_offsets_outside_of_the_log_are_not_committed(
+    start: Start, admin: Admin, topic: str
+) -> None:
+    """They would be there for ever: a corrected option counts only where nothing is committed."""
+    given = f'{{"{topic}": {{"0": 1000}}}}'
+    strict = start(Checkpoint(), startingOffsets=given)
+    with pytest.raises(MissingData, match=f"has 1000 for {topic}-0, which has offsets 0 to 10"):
+        strict.trigger()
+    strict.stop()
+    assert committed(admin, topic) == []
+    with pytest.raises(OptionError, match=f"do not exist: {topic}-7"):
+        start(Checkpoint(), startingOffsets=given.replace('"0"', '"7"')).trigger()
+    lenient = start(Checkpoint(), startingOffsets=given, failOnDataLoss="false")
+    assert (places(lenient.trigger(), 0), committed(admin, topic)) == ([], [10, 0])
+
+
+def test_records_that_expired_before_a_batch_fail_before_it_is_fixed(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """So a reset of the group's offset helps, too: Spark repeats a batch that it has fixed."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint, maxOffsetsPerTrigger="4")
+    first.trigger()
+    expire(broker, topic, 0, 6)
+    with pytest.raises(MissingData, match="begins at offset 6, and 2 is not there"):
+        first.trigger()
+    first.stop()
+    admin.alter_offsets(topic, {TopicPartition(TopicName(topic), 0): 6})
+    assert places(start(checkpoint).trigger(), 0) == [6, 7, 8, 9]
+
+
+def test_expired_records_do_not_count_for_the_limit_of_a_batch(
+    start: Start, broker: headgate.Broker, topic: str
+) -> None:
+    """Else a stream would run through a long gap in many empty batches."""
+    lenient = start(Checkpoint(), maxOffsetsPerTrigger="1", failOnDataLoss="false")
+    expire(broker, topic, 0, 10)
+    expire(broker, topic, 1, 9)
+    lenient.trigger()
+    lenient.trigger()
+    assert places(lenient.checkpoint.rows, 1) == [9]
+
+
+def test_a_new_topic_that_is_deleted_at_once_stops_nothing(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """The stream has it assigned until its next heartbeat."""
+    later = f"{topic}-later"
+    engine = start(Checkpoint(), subscribe="", subscribePattern=f"{topic}(-later)?")
+    engine.trigger()
+    create(broker, later, 1)
+    where = TopicPartition(TopicName(later), 0)
+    while where not in member_of(engine).view().assigned:
+        time.sleep(0.01)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    client.delete_topics([later])[later].result(10)
+    produce(broker, topic, 0, 1)
+    assert places(until(engine, bool), 0) == [10]
+
+
+def test_a_stream_does_not_wait_for_a_late_heartbeat(topic: str) -> None:
+    """A coordinator that made an assignment a moment ago answers a join without one."""
+    settings = {f"group.consumer.{name}.interval.ms": "60000" for name in ("heartbeat", "max.heartbeat")}
+    settings |= {f"group.consumer.{name}session.timeout.ms": "90000" for name in ("", "max.")}
+    with headgate.run(settings) as broker:
+        create(broker, topic)
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "subscribe": topic}
+        options |= {"startingOffsets": "earliest", "includeEpoch": "true", "timeout": "10s"}
+        for _ in range(3):
+            engine = Engine(options, Checkpoint())
+            assert engine.trigger() == []
+            engine.stop()
+
+
+def test_a_checkpoint_from_before_a_rewind_leaves_out_no_record(
+    start: Start, admin: Admin, topic: str
+) -> None:
+    """It reads from its own offset, or from that of the rewind, and commits nothing meanwhile."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint, maxOffsetsPerTrigger="12")
+    first.trigger()
+    old = Checkpoint(list(checkpoint.ends), 1)
+    first.trigger()
+    first.trigger()
+    partitions = [TopicPartition(TopicName(topic), each) for each in (0, 1)]
+    admin.rewind(topic, {partitions[0]: 8, partitions[1]: 3}, reason="test")
+    until(first, bool)
+    until(first, lambda rows: not rows)
+    first.stop()
+    assert committed(admin, topic) == [10, 10]
+    second = start(old, maxOffsetsPerTrigger="4")
+    rows = [row for _ in range(4) for row in second.trigger()]
+    assert (places(rows, 0), places(rows, 1)) == ([6, 7, 8, 9], [3, 4, 5, 6, 7, 8, 9])
+    assert committed(admin, topic) == [10, 10]
+    assert set(rows) > {row for row in checkpoint.rows if row[2] == max(checkpoint.rows)[2]}
+
+
+def test_a_stream_that_is_killed_in_a_rewind_makes_it_once(start: Start, admin: Admin, topic: str) -> None:
+    """After its commit of the new offset, and before Spark has fixed a batch that starts there."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint)
+    first.available_now()
+    first.stop()
+    admin.alter_offsets(topic, {TopicPartition(TopicName(topic), 0): 7})
+    second = start(checkpoint)
+    assert second.plan()
+    checkpoint.ends.pop()
+    second.stop()
+    third = start(checkpoint)
+    assert places(third.trigger(), 0) == [7, 8, 9]
+    assert third.trigger() == []
+    assert committed(admin, topic) == [10, 10]
