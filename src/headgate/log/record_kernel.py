@@ -122,5 +122,12 @@ def _compiled() -> Callable[..., bool] | None:
     return compiled
 
 
-compiled_find_fields = _compiled()
-"""None without numba."""
+compiled_find_fields: Callable[..., bool] | None
+"""None without numba. It is made when it is first used: to import numba takes longer than a small read."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "compiled_find_fields":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = compiled = _compiled()
+    return compiled

@@ -135,5 +135,12 @@ def _compiled() -> Callable[..., None] | None:
     return compiled
 
 
-compiled_find_commits = _compiled()
-"""None without numba."""
+compiled_find_commits: Callable[..., None] | None
+"""None without numba. It is made when it is first used: to import numba takes longer than a small read."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "compiled_find_commits":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = compiled = _compiled()
+    return compiled

@@ -49,6 +49,18 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return compiled
 
 
-compiled_place_parts = _compiled(place_parts)
-compiled_copy_parts = _compiled(copy_parts)
-"""None without numba."""
+compiled_place_parts: Callable[..., Any] | None
+compiled_copy_parts: Callable[..., Any] | None
+"""None without numba. They are made when first used: to import numba takes longer than a small read."""
+
+_SOURCES: dict[str, Callable[..., Any]] = {
+    "compiled_place_parts": place_parts,
+    "compiled_copy_parts": copy_parts,
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SOURCES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = compiled = _compiled(_SOURCES[name])
+    return compiled
