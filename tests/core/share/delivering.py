@@ -16,7 +16,8 @@ from headgate.core.share.partition.model import (
     FetchedRecords,
     StateChange,
 )
-from headgate.core.share.partition.share_partition import Rest, SharePartition
+from headgate.core.share.partition.share_partition import SharePartition
+from headgate.core.share.partition.taking_back import Rest
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, Millis
 from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches

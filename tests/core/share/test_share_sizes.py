@@ -20,7 +20,9 @@ from headgate.core.share.partition.model import (
     DeliveryLimits,
 )
 from headgate.core.share.partition.ranges import MOST, Piece, Ranges
-from headgate.core.share.partition.share_partition import MOST_AT_ONCE, MOST_SKIPPED, SharePartition
+from headgate.core.share.partition.share_partition import SharePartition
+from headgate.core.share.partition.taking_back import MOST_AT_ONCE
+from headgate.core.share.partition.undeliverable import MOST_SKIPPED
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import StateBatches
 

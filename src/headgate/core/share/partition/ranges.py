@@ -214,7 +214,7 @@ class Chunk:
 
 
 class Ranges:
-    """The ranges of a window; changed by `put`, `extend`, `trim` and `drop_complete` only."""
+    """The ranges of a window; changed by `put`, `put_apart`, `extend`, `trim` and `drop_complete` only."""
 
     __slots__ = ("_chunks", "_firsts", "_limited_from", "available", "complete_records", "end", "start")
 
@@ -355,6 +355,14 @@ class Ranges:
                 here.append(Piece(rest.first, chunk_last, rest.delivery))
                 rest = Piece(chunk_last + 1, rest.last, rest.delivery)
             self._put_in_chunk(index, here)
+
+    def put_apart(self, pieces: Sequence[Piece]) -> None:
+        """Do the same for ascending pieces with holes between them."""
+        begin = 0
+        for end in range(1, len(pieces) + 1):
+            if end == len(pieces) or pieces[end - 1].last + 1 != pieces[end].first:
+                self.put(pieces[begin:end])
+                begin = end
 
     def _put_in_chunk(self, index: int, pieces: list[Piece]) -> None:
         chunk = self._chunks[index]

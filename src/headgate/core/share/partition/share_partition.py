@@ -14,21 +14,23 @@ Rules:
 5. The start moves over complete records (acknowledged, archived) without a pending change (F11).
 
 Time is an argument, in ms of the steady clock. Every method is quick, whatever the size of the window;
-`expire` and `release` do a bounded part of their work in each call.
+`expire`, `release` and `archive_exhausted` do a bounded part of their work in each call.
+
+The parts: the window (`ranges`), what is acquired (`acquiring`), what no member gets (`undeliverable`), what
+acknowledgements change (`acknowledging`), what is taken back (`taking_back`), whose dead letters are due
+(`archiving`), and what administrators change (`administering`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from headgate.core.share.partition.acknowledging import (
     acknowledged,
     rejected_by,
     settled,
     state_batches,
-    state_without_member,
-    without_member,
 )
 from headgate.core.share.partition.acquiring import Lock, Taking, room_for
 from headgate.core.share.partition.administering import (
@@ -38,7 +40,9 @@ from headgate.core.share.partition.administering import (
     reopened,
     some_pieces,
 )
+from headgate.core.share.partition.archiving import Archiving
 from headgate.core.share.partition.loading import load_steps
+from headgate.core.share.partition.members import Members
 from headgate.core.share.partition.model import (
     Acknowledged,
     AcknowledgementBatch,
@@ -47,12 +51,10 @@ from headgate.core.share.partition.model import (
     Acquisition,
     DeliveryLimits,
     DeliveryView,
-    FetchedRecords,
     StateChange,
 )
 from headgate.core.share.partition.ranges import (
     ACQUIRED,
-    ARCHIVED,
     ARCHIVING,
     AVAILABLE,
     NOBODY,
@@ -62,26 +64,11 @@ from headgate.core.share.partition.ranges import (
     Ranges,
 )
 from headgate.core.share.partition.rejections import Cause, Rejection, Rejections
+from headgate.core.share.partition.taking_back import Rest, TakingBack
+from headgate.core.share.partition.undeliverable import skip_hole, without_undeliverable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, Millis
 from headgate.records.share_batches import DeliveryState, StateBatch, StateBatches
-
-MOST_AT_ONCE: Final = 250
-"""About how many ranges `expire` and `release` change in one call."""
-MOST_ONE_BY_ONE: Final = 20
-"""If more ranges of a chunk change, the whole chunk is replaced."""
-MOST_SKIPPED: Final = 100
-"""Ranges that `acquire` archives because the log no longer has them; a fetch reads again some times."""
-MOST_CHUNKS: Final = 100
-"""Chunks of ranges that they look at in one call."""
-
-
-class Rest(NamedTuple):
-    """What is left of the release of a member's records."""
-
-    owner: int
-    """The member's number. If it acquires records meanwhile, it has another one."""
-    offset: int
 
 
 class Released(NamedTuple):
@@ -100,22 +87,20 @@ class SharePartition:
         self.limits = limits
         """May be replaced at any time."""
         self._ranges = Ranges(start_offset)
-        self._numbers: dict[MemberId, int] = {}
-        self._members: dict[int, MemberId] = {}
-        self._last_number = NOBODY
+        self._members = Members()
         self._writes: dict[int, list[tuple[int, int]]] = {}
         """The pending writes, with the first and last offsets that each changes; no offset is in two."""
         self._last_write = 0
         self.rejections = Rejections()
-        self._archiving_from: int | None = None
-        """No record below it waits for its dead letter; None: no record does."""
+        self._taking_back = TakingBack(self._ranges, self._members, self.rejections)
+        self._archiving = Archiving(self._ranges)
 
     def load(self, batches: StateBatches) -> Iterator[None]:
         """Take over the persisted state, before anything else, in steps. Raises InvalidState."""
         yield from load_steps(self._ranges, batches)
         self._ranges.drop_complete()
         if batches.has_state(DeliveryState.ARCHIVING):
-            self._archiving_from = self._ranges.start
+            self._archiving.loaded()
 
     @property
     def start_offset(self) -> int:
@@ -145,7 +130,7 @@ class SharePartition:
     def first_holder(self) -> tuple[MemberId, Millis] | None:
         """Return who has the first acquired record, and until when; None if nobody has any."""
         piece = self._ranges.find(ACQUIRED, self._ranges.start, self._ranges.end)
-        member_id = None if piece is None else self._members.get(piece.delivery.owner)
+        member_id = None if piece is None else self._members.id_of(piece.delivery.owner)
         if piece is None or member_id is None:
             return None
         return member_id, Millis(piece.delivery.deadline)
@@ -167,69 +152,17 @@ class SharePartition:
         """
         if wish.max_records <= 0 or room_for(wish, self._ranges, self.limits).records <= 0:
             return []
-        if not self._skip_hole(wish.fetched):
+        if not skip_hole(self._ranges, wish.fetched):
             self._ranges.drop_complete()
             return []
-        lock = Lock(self._number_of(wish.member_id), now + self.limits.lock_duration_ms, now)
+        lock = Lock(self._members.number_of(wish.member_id), now + self.limits.lock_duration_ms, now)
         taking = Taking(wish, self._ranges, self.limits, lock)
         taking.run()
         kept = taking.taken
         if wish.fetched.undeliverable and kept:
-            kept = self._without(kept, wish.fetched.undeliverable)
+            kept = without_undeliverable(self._ranges, kept, wish.fetched.undeliverable)
         self._ranges.drop_complete()
         return [AcquiredRecords(piece.first, piece.last, piece.delivery.delivery_count) for piece in kept]
-
-    def _number_of(self, member_id: MemberId) -> int:
-        number = self._numbers.get(member_id)
-        if number is None:
-            number = self._last_number = self._last_number + 1
-            self._numbers[member_id] = number
-            self._members[number] = member_id
-        return number
-
-    def _skip_hole(self, fetched: FetchedRecords) -> bool:
-        """Archive what the log no longer has before the first batch it returned (F14); some of it in each
-        call. Return whether that is all.
-        """
-        first, end = fetched.fetch_offset, fetched.first_offset
-        for _ in range(MOST_SKIPPED):
-            piece = self._ranges.find(AVAILABLE, first, end - 1)
-            if piece is None:
-                break
-            self._archive(piece)
-            first = piece.last + 1
-        if self._ranges.find(AVAILABLE, first, end - 1) is not None:
-            return False
-        if self._ranges.end < end:
-            self._ranges.extend(end - 1, Delivery(ARCHIVED))
-        return True
-
-    def _archive(self, piece: Piece) -> None:
-        self._ranges.put((Piece(piece.first, piece.last, without_member(piece.delivery, ARCHIVED)),))
-
-    def _without(self, taken: list[Piece], undeliverable: Sequence[tuple[int, int]]) -> list[Piece]:
-        """Archive what no member gets (F16), and return the other records. Both ascend."""
-        kept: list[Piece] = []
-        changed: list[Piece] = []
-        holes = iter(undeliverable)
-        hole = next(holes, None)
-        for piece in taken:
-            position = piece.first
-            while position <= piece.last:
-                while hole is not None and hole[1] < position:
-                    hole = next(holes, None)
-                end = piece.last if hole is None else min(piece.last, hole[0] - 1)
-                if position <= end:
-                    kept.append(piece._replace(first=position, last=end))
-                    changed.append(kept[-1])
-                    position = end + 1
-                elif hole is not None:
-                    end = min(piece.last, hole[1])
-                    changed.append(Piece(position, end, without_member(piece.delivery, ARCHIVED)))
-                    position = end + 1
-        for run in _runs(changed):
-            self._ranges.put(run)
-        return kept
 
     def acknowledge(
         self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], now: Millis
@@ -240,7 +173,7 @@ class SharePartition:
         record is not acquired by this member. INVALID_REQUEST: a batch goes beyond the end of the window.
         Persist the change, and call `finish_write`.
         """
-        owner = self._numbers.get(member_id, NOBODY)
+        owner = self._members.known_number(member_id)
         renewed_until = now + self.limits.lock_duration_ms
         new: list[list[Piece]] = []
         rejected: list[Rejection] = []
@@ -264,7 +197,7 @@ class SharePartition:
 
     def refusal(self, member_id: MemberId, batches: Sequence[AcknowledgementBatch]) -> ErrorCode:
         """Return the error with which `acknowledge` refuses one of these batches; NONE if it takes each."""
-        owner = self._numbers.get(member_id, NOBODY)
+        owner = self._members.known_number(member_id)
         for batch in batches:
             if batch.last_offset >= self._ranges.start:
                 pieces = self._acquired(batch, owner)
@@ -288,8 +221,7 @@ class SharePartition:
     def _pending(self, new: list[list[Piece]]) -> StateChange | None:
         """Apply an acknowledgement, and return the write it waits for, if it changes more than locks."""
         changed = [piece for pieces in new for piece in pieces]
-        for run in _runs(changed):  # many small batches cost as much as one with many types
-            self._ranges.put(run)
+        self._ranges.put_apart(changed)  # many small batches cost as much as one with many types
         batches = state_batches(piece for piece in changed if piece.delivery.state & PENDING)
         if not batches:
             return None
@@ -299,7 +231,7 @@ class SharePartition:
 
     def _change(self, batches: Sequence[StateBatch], write: int = 0) -> StateChange:
         if self.limits.keeps_dead_letters:
-            self._look_for_archiving(batches)
+            self._archiving.look_at(batches)
         return StateChange(
             write=write,
             start_offset=self._ranges.start,
@@ -326,32 +258,7 @@ class SharePartition:
             self._ranges.put(pieces)
             undone += pieces
         self._ranges.drop_complete()
-        return None if is_durable else self._take_back_lost(undone, now)
-
-    def _take_back_lost(self, pieces: Sequence[Piece], now: Millis) -> StateChange | None:
-        """Take back those of these acquired ranges whose members have left."""
-        lost = [
-            self._without_member(piece, Cause.MEMBER_LEFT, now)
-            for piece in pieces
-            if piece.delivery.state == ACQUIRED and not self._is_here(piece.delivery.owner)
-        ]
-        for run in _runs(lost):
-            self._ranges.put(run)
-        return self._final(lost)
-
-    def _is_here(self, owner: int) -> bool:
-        member_id = self._members.get(owner)
-        return member_id is not None and self._numbers.get(member_id) == owner
-
-    def _without_member(self, piece: Piece, cause: Cause, now: Millis) -> Piece:
-        """Return an acquired range as its member gives it back or loses it."""
-        delivery = piece.delivery
-        state = state_without_member(delivery, self.limits)
-        if state != AVAILABLE:
-            member_id = self._members.get(delivery.owner)
-            count = delivery.delivery_count
-            self.rejections.note(Rejection(piece.first, piece.last, cause, member_id, now, count))
-        return Piece(piece.first, piece.last, without_member(delivery, state))
+        return None if is_durable else self._final(self._taking_back.left_meanwhile(undone, self.limits, now))
 
     def next_deadline(self) -> Millis | None:
         """Return when to call `expire`: no lock ends before. None if nothing is acquired."""
@@ -360,61 +267,25 @@ class SharePartition:
 
     def expire(self, now: Millis) -> StateChange | None:
         """Take back some of the records whose lock ended. Call it again while `next_deadline` has passed."""
-
-        def lost(piece: Piece) -> bool:
-            return piece.delivery.state == ACQUIRED and piece.delivery.deadline <= now
-
-        ranges = self._ranges
-        taken_back: list[Piece] = []
-        index = ranges.first_expired(now, 0)
-        for _ in range(MOST_CHUNKS):
-            if index is None or len(taken_back) >= MOST_AT_ONCE:
-                break
-            if ranges.measure_deadline(index) <= now:
-                taken_back += self._take_back(index, lost, Cause.LOCK_ENDED, now)
-            index = ranges.first_expired(now, index)
-        return self._final(taken_back)
+        return self._final(self._taking_back.expired(self.limits, now))
 
     def forget_member(self, member_id: MemberId) -> Rest | None:
         """Part with a member that left, if it has acquired records: pass what is returned to `release`."""
-        owner = self._numbers.pop(member_id, None)
-        return None if owner is None else Rest(owner, 0)
+        owner = self._members.leave(member_id)
+        return None if owner == NOBODY else Rest(owner, 0)
 
     def release(self, rest: Rest, now: Millis) -> Released:
         """Take back some of the records of a member that left; the count stays (F12)."""
-        owner = rest.owner
+        taken_back, more = self._taking_back.left(rest, self.limits, now)
+        return Released(self._final(taken_back), more)
 
-        def lost(piece: Piece) -> bool:
-            return piece.delivery.state == ACQUIRED and piece.delivery.owner == owner
+    def archive_exhausted(self, from_offset: int, now: Millis) -> tuple[StateChange | None, int | None]:
+        """Archive some available records that were delivered as often as the limit allows, which was lowered.
 
-        taken_back: list[Piece] = []
-        next_offset = self._ranges.next_from(rest.offset)
-        for _ in range(MOST_CHUNKS):
-            if len(taken_back) >= MOST_AT_ONCE or next_offset is None:
-                break
-            index = self._ranges.chunk_from(next_offset)
-            chunk_last = self._ranges.chunk_last(index)
-            if self._ranges.has_owner(index, owner):
-                taken_back += self._take_back(index, lost, Cause.MEMBER_LEFT, now)
-            next_offset = self._ranges.next_from(chunk_last + 1)
-        if next_offset is None:
-            del self._members[owner]
-        return Released(self._final(taken_back), None if next_offset is None else Rest(owner, next_offset))
-
-    def _take_back(self, index: int, lost: Callable[[Piece], bool], cause: Cause, now: Millis) -> list[Piece]:
-        """Make the ranges of a chunk for which `lost` is true available, or archive them; return those."""
-        changed: list[Piece] = []
-        pieces = self._ranges.chunk_pieces(index)
-        for i, piece in enumerate(pieces):
-            if lost(piece):
-                pieces[i] = self._without_member(piece, cause, now)
-                changed.append(pieces[i])
-        if len(changed) > MOST_ONE_BY_ONE:
-            self._ranges.put(pieces)
-        else:
-            for piece in changed:
-                self._ranges.put((piece,))
-        return changed
+        Returns the change, and where to go on; None if nothing is left.
+        """
+        exhausted, offset = self._taking_back.exhausted(from_offset, self.limits, now)
+        return self._final(exhausted), offset
 
     def _final(self, changed: list[Piece]) -> StateChange | None:
         if not changed:
@@ -431,36 +302,18 @@ class SharePartition:
 
     # --- dead letters (KIP-1191) ---
 
-    def _look_for_archiving(self, batches: Sequence[StateBatch]) -> None:
-        for batch in batches:
-            if batch.delivery_state == ARCHIVING:
-                known = self._archiving_from
-                self._archiving_from = batch.first_offset if known is None else min(known, batch.first_offset)
-                return
-
     @property
     def may_have_dead_letters(self) -> bool:
         """Return whether records may wait for their dead letters."""
-        return self._archiving_from is not None
+        return self._archiving.may_have_some
 
     def dead_letters(self, most_records: int, from_offset: int = 0) -> list[DeliveryView]:
         """Return the first ranges from an offset on that wait for their dead letters, and no more records.
 
         Rejections that are not durable yet are not among them.
         """
-        found: list[DeliveryView] = []
-        offset = max(from_offset, self._archiving_from or 0)
-        while self._archiving_from is not None and most_records > 0:
-            piece = self._ranges.find(ARCHIVING, offset, self._ranges.end)
-            if piece is None:
-                if not found and not self._writes and offset <= self._archiving_from:
-                    self._archiving_from = None
-                break
-            piece = piece._replace(last=min(piece.last, piece.first + most_records - 1))
-            found.append(self._view(piece))
-            most_records -= piece.last - piece.first + 1
-            offset = piece.last + 1
-        return found
+        due = self._archiving.due(most_records, from_offset, is_all_durable=not self._writes)
+        return list(map(self._view, due))
 
     def dead_letters_begin(self, letters: Iterable[DeliveryView]) -> StateChange:
         """Return what to persist before the dead letters of these ranges are written: that they are due."""
@@ -470,38 +323,7 @@ class SharePartition:
 
     def dead_letter_copied(self, first_offset: int, last_offset: int) -> StateChange | None:
         """Archive those of these records that were waiting to be copied."""
-        copied = [
-            piece._replace(delivery=without_member(piece.delivery, ARCHIVED))
-            for piece in self._ranges.pieces(first_offset, last_offset)
-            if piece.delivery.state == ARCHIVING
-        ]
-        for run in _runs(copied):
-            self._ranges.put(run)
-        return self._final(copied)
-
-    def archive_exhausted(self, from_offset: int, now: Millis) -> tuple[StateChange | None, int | None]:
-        """Archive available records that were delivered as often as the limit allows, which was lowered.
-
-        Looks at some chunks. Returns the change, and where to go on; None after the last chunk.
-        """
-        limits, ranges = self.limits, self._ranges
-        exhausted: list[Piece] = []
-        offset = ranges.next_from(from_offset)
-        for _ in range(MOST_CHUNKS):
-            if offset is None or len(exhausted) >= MOST_AT_ONCE:
-                break
-            index = ranges.chunk_from(offset)
-            if ranges.has_count(index, limits.delivery_count):
-                exhausted += [
-                    self._without_member(piece, Cause.LIMIT_LOWERED, now)
-                    for piece in ranges.chunk_pieces(index)
-                    if piece.delivery.state == AVAILABLE
-                    and piece.delivery.delivery_count >= limits.delivery_count
-                ]
-            offset = ranges.next_from(ranges.chunk_last(index) + 1)
-        for run in _runs(exhausted):
-            ranges.put(run)
-        return self._final(exhausted), offset
+        return self._final(self._archiving.archive(first_offset, last_offset))
 
     # --- administration ---
 
@@ -517,8 +339,7 @@ class SharePartition:
         for first, last, delivery in changed:
             if delivery.state != AVAILABLE:
                 self.rejections.note(Rejection(first, last, cause, None, now, delivery.delivery_count))
-        for run in _runs(changed):
-            self._ranges.put(run)
+        self._ranges.put_apart(changed)
         return self._final(changed)
 
     def pieces(self, first_offset: int, last_offset: int, most: int) -> list[Piece]:
@@ -551,7 +372,7 @@ class SharePartition:
             piece.last,
             DeliveryState(delivery.state & ~PENDING),
             delivery.delivery_count,
-            self._members.get(delivery.owner) if has_owner else None,
+            self._members.id_of(delivery.owner) if has_owner else None,
             Millis(delivery.acquired_at) if has_owner else None,
             Millis(delivery.deadline) if has_owner else None,
             bool(delivery.state & PENDING),
@@ -567,15 +388,3 @@ def _spans(batches: Sequence[StateBatch]) -> list[tuple[int, int]]:
         else:
             spans.append((batch.first_offset, batch.last_offset))
     return spans
-
-
-def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Yield the pieces in runs without holes between them."""
-    run: list[Piece] = []
-    for piece in pieces:
-        if run and run[-1].last + 1 != piece.first:
-            yield run
-            run = []
-        run.append(piece)
-    if run:
-        yield run
