@@ -70,4 +70,4 @@ def letters(scene: Scene, partition: int = 0, name: str = DEAD) -> list[Dead]:
 
 async def letters_settle(scene: Scene) -> None:
     """Wait until no dead letter is being written, or waits for it."""
-    await until(lambda: not any(one.letters.is_waiting or one._writes for one in scene.shared()))
+    await until(lambda: not any(one.letters.is_waiting or not one.writes.is_done for one in scene.shared()))

@@ -72,15 +72,15 @@ def test_waiting_fetch_wakes_for_new_and_for_released_records() -> None:
         first = asyncio.create_task(ann.fetch(0, wait_ms=500_000))
         await until(lambda: len(scene.shared()) == 1)
         (shared,) = scene.shared()
-        await until(lambda: len(shared._queue) == 1)
+        await until(lambda: len(shared.waiting) == 1)
         second = asyncio.create_task(ben.fetch(0, wait_ms=500_000))
-        await until(lambda: len(shared._queue) == 2)
+        await until(lambda: len(shared.waiting) == 2)
         scene.append(b"a")
         assert await first == _got((0, 0, 1), values=[b"a"])
         assert not second.done()
         await ann.acknowledge({0: [(0, 0, [RELEASE])]})
         assert await second == _got((0, 0, 2), values=[b"a"])
-        assert not shared._queue
+        assert not len(shared.waiting)
 
     play(story)
 
@@ -122,14 +122,14 @@ def test_lost_connection_releases_at_once() -> None:
         await ann.fetch(0)
         waiting = asyncio.create_task(ben.fetch(0, wait_ms=500_000))
         (shared,) = scene.shared()
-        await until(lambda: len(shared._queue) == 1)
+        await until(lambda: len(shared.waiting) == 1)
         ann.disconnect()
         assert await waiting == _got((0, 0, 2), values=[b"a"])
         assert len(scene.node.shares.sessions) == 1
         late = asyncio.create_task(ben.fetch(wait_ms=500_000))
-        await until(lambda: len(shared._queue) == 1)
+        await until(lambda: len(shared.waiting) == 1)
         ben.disconnect()
-        assert not shared._queue
+        assert not len(shared.waiting)
         late.cancel()
 
     play(story)
@@ -225,7 +225,7 @@ def test_only_committed_records() -> None:
         assert await member.acknowledge({0: [(1, 2, [ACCEPT])]}) == {0: NONE}
         waiting = asyncio.create_task(member.fetch(wait_ms=500_000))
         (shared,) = scene.shared()
-        await until(lambda: len(shared._queue) == 1)
+        await until(lambda: len(shared.waiting) == 1)
         still_open.end(is_committed=True)
         assert await waiting == _got((5, 6, 1), values=[b"later", b"c"])
 
@@ -280,7 +280,7 @@ def test_forgotten_partition() -> None:
     async def story(scene: Scene) -> None:
         member = scene.member("m")
         waiting = asyncio.create_task(member.fetch(0, wait_ms=500_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         scene.node.shares.forget(GroupId("g"), (T, 0))
         assert await waiting == {0: Got(ErrorCode.NOT_LEADER_OR_FOLLOWER, NONE, [], [])}
         await scene.initialize(start=1, epoch=2)
@@ -296,7 +296,7 @@ def test_deleted_topic() -> None:
     async def story(scene: Scene) -> None:
         member = scene.member("m")
         waiting = asyncio.create_task(member.fetch(0, wait_ms=500_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         scene.node.topics.delete(scene.topic, scene.node.system_time())
         assert await waiting == {0: Got(ErrorCode.UNKNOWN_TOPIC_ID, NONE, [], [])}
         assert not scene.shared()

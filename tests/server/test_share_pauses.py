@@ -140,7 +140,7 @@ def test_fetch_waits_through_a_pause() -> None:
         await join(scene, ann)
         assert await pauses.pause(0) == [PAUSED]
         waiting = asyncio.create_task(ann.fetch(0, wait_ms=50_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         scene.append(b"a")
         await asyncio.sleep(0.01)
         assert not waiting.done()

@@ -101,10 +101,10 @@ def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
         await ann.fetch(0)
         (shared,) = scene.shared()
         held = _Held(scene.node.share_state)
-        shared._node = _Node(scene.node, held)
+        shared.writes._node = _Node(scene.node, held)
         answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
         await until(lambda: bool(held.held))
-        await until(lambda: shared._cancel_timer is None)
+        await until(lambda: not shared.locks.is_set)
         held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         assert await answer == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert await ben.fetch(0, wait_ms=50_000) == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
@@ -120,7 +120,7 @@ def test_failed_writes_are_logged_at_a_limited_rate(caplog: pytest.LogCaptureFix
         member = scene.member("m")
         await member.fetch(0)
         (shared,) = scene.shared()
-        shared._node = _Node(scene.node, held := _Held(scene.node.share_state))
+        shared.writes._node = _Node(scene.node, held := _Held(scene.node.share_state))
         for offset in range(3 * FAILURES_TOLD):
             answer = asyncio.create_task(member.acknowledge({0: [(offset, offset, [ACCEPT])]}))
             await until(lambda: bool(held.held))
@@ -139,7 +139,7 @@ def test_isolation_level_changes_while_a_fetch_waits() -> None:
         _configure(scene, share_isolation_level="read_committed")
         member = scene.member("m")
         waiting = asyncio.create_task(member.fetch(0, wait_ms=50_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         _configure(scene, share_isolation_level="read_uncommitted")
         await asyncio.sleep(0.01)
         Writer(scene.topic, 1).write(b"a")
@@ -172,7 +172,7 @@ def test_fetch_of_a_session_that_ended_acquires_nothing() -> None:
     async def story(scene: Scene) -> None:
         ann, ben = scene.member("ann"), scene.member("ben")
         waiting = asyncio.create_task(ann.fetch(0, wait_ms=50_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         elsewhere = scene.member("ann")
         await elsewhere.acknowledge({}, epoch=-1)
         scene.append(b"a")
@@ -194,7 +194,7 @@ def test_start_moves_over_markers_durably() -> None:
         writer.end(is_committed=True)
         assert await member.fetch() == {}
         (shared,) = scene.shared()
-        await until(lambda: not shared._writes)
+        await until(lambda: shared.writes.is_done)
         (runtime, *_) = [one for one in scene.node.share_state.runtimes if shared.key in one.shard.states]
         state = runtime.shard.states[shared.key]
         assert state.start_offset + state.delivery_complete_count == 2
@@ -212,14 +212,14 @@ def test_start_moves_over_markers_that_came_while_an_acknowledgement_was_written
         await ann.fetch(0)
         (shared,) = scene.shared()
         held = _Held(scene.node.share_state)
-        shared._node = _Node(scene.node, held)
+        shared.writes._node = _Node(scene.node, held)
         answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
         await until(lambda: bool(held.held))
         writer.end(is_committed=True)
         assert await ben.fetch(0) == {}
         held.held.pop()(StateResult())
         await answer
-        await until(lambda: not shared._writes)
+        await until(lambda: shared.writes.is_done)
         assert _persisted_start(scene, shared.key) == 2
 
     play(story)
@@ -239,10 +239,10 @@ def test_what_nobody_waits_for_is_written_again() -> None:
         await ann.fetch(0)
         (shared,) = scene.shared()
         real, held = scene.node.share_state, _Held(scene.node.share_state)
-        shared._node = _Node(scene.node, held)
+        shared.writes._node = _Node(scene.node, held)
         await until(lambda: bool(held.held))
         ann.disconnect()
-        shared._node = _Node(scene.node, real)
+        shared.writes._node = _Node(scene.node, real)
         held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         assert not shared.is_idle
         await until(lambda: shared.is_idle)
@@ -286,7 +286,7 @@ def test_fetch_of_many_partitions_looks_at_some_in_each_step() -> None:
         assert topic is not None
         member = scene.member("m")
         first = asyncio.create_task(member.fetch(*range(3 * AT_ONCE), topic_id=many, wait_ms=500_000))
-        await until(lambda: sum(bool(one._queue) for one in scene.shared()) == 3 * AT_ONCE)
+        await until(lambda: sum(bool(one.waiting) for one in scene.shared()) == 3 * AT_ONCE)
         last = 3 * AT_ONCE - 1
         for index in (0, last):
             assert topic.partition(index).append(batch(b"a"), scene.node.system_time()).error == NONE
@@ -295,13 +295,13 @@ def test_fetch_of_many_partitions_looks_at_some_in_each_step() -> None:
         delivered = Got(NONE, NONE, [(0, 0, 1)], [b"a"])
         found = await first
         assert found in ({0: delivered}, {last: delivered})
-        await until(lambda: not any(one._queue for one in scene.shared()))
+        await until(lambda: not any(one.waiting for one in scene.shared()))
         (other,) = {0, last} - set(found)
         assert await member.fetch() == {other: delivered}
         late = asyncio.create_task(member.fetch(wait_ms=500_000))
-        await until(lambda: any(one._queue for one in scene.shared()))
+        await until(lambda: any(one.waiting for one in scene.shared()))
         member.disconnect()
-        await until(lambda: not any(one._queue for one in scene.shared()))
+        await until(lambda: not any(one.waiting for one in scene.shared()))
         late.cancel()
 
     play(story)
@@ -349,12 +349,12 @@ def test_a_member_that_left_does_not_keep_what_could_not_be_acknowledged() -> No
         await ann.fetch(0)
         (shared,) = scene.shared()
         held = _Held(scene.node.share_state)
-        shared._node = _Node(scene.node, held)
+        shared.writes._node = _Node(scene.node, held)
         answer = asyncio.create_task(ann.acknowledge({0: [(0, 0, [ACCEPT])]}))
         await until(lambda: bool(held.held))
         waiting = asyncio.create_task(ben.fetch(0, wait_ms=100_000_000))
         ann.disconnect()
-        shared._node = scene.node
+        shared.writes._node = scene.node
         held.held.pop()(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         assert await waiting == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
         answer.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.share.partition import acknowledging, share_partition
+from headgate.core.share.partition import acknowledging, share_partition, taking_back
 from headgate.core.share.partition.model import StateChange
 from headgate.core.share.partition.ranges import ACQUIRED, AVAILABLE, Ranges
 from headgate.core.share.partition.share_partition import SharePartition
@@ -18,26 +18,27 @@ from headgate.domain.ids import Millis
 from headgate.log.transaction_index import NO_TRANSACTIONS
 from headgate.records.share_batches import NO_BATCHES
 from headgate.records.share_state_model import ShareSnapshot
-from headgate.server.shares import partition as partition_module
-from headgate.server.shares.partition import SharedPartition
+from headgate.server.shares import source_log
 from headgate.server.shares.reading import read_batches
+from headgate.server.shares.source_log import SourceLog
+from headgate.server.shares.writing import StateWriter
 from headgate.topics.partition import Partition
 
 
 def acknowledgements_are_answered_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
-    persist = SharedPartition.persist
+    persist = StateWriter.persist
 
     def hasty(
-        shared: SharedPartition, change: StateChange, on_done: Any = lambda error: None, mark: Any = None
+        writer: StateWriter, change: StateChange, on_done: Any = lambda error: None, mark: Any = None
     ) -> None:
-        persist(shared, change, mark=mark)
+        persist(writer, change, mark=mark)
         on_done(ErrorCode.NONE)
 
-    patch.setattr(SharedPartition, "persist", hasty)
+    patch.setattr(StateWriter, "persist", hasty)
 
 
 def the_limit_of_deliveries_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    for module in (share_partition, acknowledging):
+    for module in (taking_back, acknowledging):
         patch.setattr(module, "state_without_member", lambda delivery, limits: AVAILABLE)
 
 
@@ -123,11 +124,11 @@ def records_of_aborted_transactions_are_delivered(patch: pytest.MonkeyPatch) -> 
     def all_of_them(offset: int, records: bytes, aborted: Sequence[Any], enough: int) -> Any:
         return read_batches(offset, records, NO_TRANSACTIONS, enough)
 
-    patch.setattr(partition_module, "read_batches", all_of_them)
+    patch.setattr(source_log, "read_batches", all_of_them)
 
 
 def records_of_open_transactions_are_delivered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SharedPartition, "_visible_end", lambda shared, partition: partition.high_watermark)
+    patch.setattr(SourceLog, "visible_end", lambda log, partition: partition.high_watermark)
     read = Partition.read
 
     def uncommitted(partition: Any, *given: Any, is_committed: bool = False, **more: Any) -> Any:
@@ -146,11 +147,11 @@ def failed_writes_leave_records_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_behind_the_last_record_are_not_persisted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SharedPartition, "_persist_what_nobody_acknowledges", lambda shared, machine: None)
+    patch.setattr(StateWriter, "persist_what_nobody_acknowledges", lambda writer, machine: None)
 
 
 def what_could_not_be_written_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SharedPartition, "_was_not_written", lambda shared, change, is_awaited: None)
+    patch.setattr(StateWriter, "_was_not_written", lambda writer, change, is_awaited: None)
 
 
 def complete_ranges_are_dropped_anywhere(patch: pytest.MonkeyPatch) -> None:

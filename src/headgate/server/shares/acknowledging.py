@@ -16,7 +16,8 @@ from headgate.core.share.partition.model import AcknowledgementBatch, Acknowledg
 from headgate.core.share.partition.share_partition import SharePartition
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
-from headgate.server.shares.partition import OnDone, SharedPartition
+from headgate.server.shares.partition import SharedPartition
+from headgate.server.shares.writing import OnDone
 
 MOST_A_PART: Final = 1_000
 """Maximum of ranges, types and batches that are looked at in one step."""

@@ -20,7 +20,7 @@ from headgate.core.share.fetching import (
 )
 from headgate.core.share.partition.checks import BATCHES_A_STEP, check_batches
 from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
-from headgate.core.share.partition.share_partition import Rest
+from headgate.core.share.partition.taking_back import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
 from headgate.core.share.state.state import ShareState
 from headgate.domain.errors import ErrorCode
