@@ -137,6 +137,23 @@ def test_records_of_somebody_else_in_the_middle_refuse_all(parts: list[int]) -> 
     play(story)
 
 
+def test_scattered_records_of_a_large_window_are_acknowledged_some_at_a_time(
+    parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them changes another chunk of the window, and another block of the state."""
+    monkeypatch.setattr(acknowledging, "MOST_SCATTERED", 4)
+    monkeypatch.setattr(acknowledging, "LARGE_WINDOW", RECORDS - 1)
+
+    async def story(scene: Scene) -> None:
+        member = await member_with_all(scene, is_one_batch=False)
+        batches = [(at, at, [RELEASE]) for at in range(0, RECORDS, 20)]
+        assert await member.acknowledge({0: batches}) == {0: NONE}
+        assert len(parts) == 2 * 3 and max(parts) <= 4
+        assert await again(member) == set(range(0, RECORDS, 20))
+
+    play(story)
+
+
 def test_all_locks_are_renewed_in_parts(parts: list[int]) -> None:
     """And the records can be acknowledged after that."""
 

@@ -26,6 +26,7 @@ from headgate.log.memory_filesystem import Fault
 from headgate.server.node import BrokerNode
 from headgate.server.shares.counts import FAILURES_TOLD, ShareCounts
 from headgate.server.shares.fetch import AT_ONCE, MOST_PARTITIONS
+from headgate.server.shares.writing import AGAIN_AT_ONCE
 from headgate.topics.topics import NewTopic
 
 ACCEPT, RELEASE, REJECT = (
@@ -90,6 +91,44 @@ class _Node:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
+
+
+class _Noting:
+    """A share coordinator that notes how many batches each write has."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.sizes: list[int] = []
+
+    def submit(self, key: str, command: Any, on_reply: Any) -> None:
+        if isinstance(command, WriteState) and command.batches:
+            self.sizes.append(len(command.batches))
+        self._real.submit(key, command, on_reply)
+
+
+def test_many_ranges_that_nobody_waits_for_are_written_again_some_at_a_time() -> None:
+    """Each of them may change another part of the state."""
+
+    async def story(scene: Scene) -> None:
+        records = 5 * AGAIN_AT_ONCE
+        for _ in range(records // 500):
+            scene.append(*[b"a"] * 500)
+        ann = scene.member("ann")
+        await ann.fetch(0)
+        await ann.acknowledge({0: [(at, at, [ACCEPT]) for at in range(1, records, 2)]})
+        (shared,) = scene.shared()
+        held, noting = _Held(scene.node.share_state), _Noting(scene.node.share_state)
+        shared.writes._node = _Node(scene.node, held)
+        ann.disconnect()
+        await until(lambda: shared.machine is not None and not shared.machine.is_any_in_flight)
+        shared.writes._node = _Node(scene.node, noting)
+        for reply in held.held:
+            reply(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        await until(lambda: shared.is_idle)
+        assert sum(noting.sizes) == records // 2
+        assert max(noting.sizes) == AGAIN_AT_ONCE
+
+    play(story)
 
 
 def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:

@@ -21,13 +21,17 @@ from headgate.server.shares.writing import OnDone
 
 MOST_A_PART: Final = 1_000
 """Maximum of ranges, types and batches that are looked at in one step."""
+MOST_SCATTERED: Final = 100
+"""Maximum of batches of one step in a large window: each may change another chunk of it, and of its state."""
+LARGE_WINDOW: Final = 20_000
+"""Ranges from which on a window is large."""
 
 
 def acknowledge(
     shared: SharedPartition, member_id: MemberId, batches: Sequence[AcknowledgementBatch], on_done: OnDone
 ) -> RequestSteps[None]:
     """Acknowledge records, in steps; `on_done` gets the result when it is durable."""
-    if _is_short(batches):
+    if _is_short(shared.machine, batches):
         shared.acknowledge(member_id, batches, on_done)
         return
     error = yield from _refusal(shared, member_id, batches)
@@ -37,8 +41,16 @@ def acknowledge(
     yield from _Parts(shared, member_id, on_done).apply(batches)
 
 
-def _is_short(batches: Sequence[AcknowledgementBatch]) -> bool:
-    return len(batches) <= MOST_A_PART and sum(last - first + 1 for first, last, _ in batches) <= MOST_A_PART
+def _is_short(machine: SharePartition | None, batches: Sequence[AcknowledgementBatch]) -> bool:
+    return len(batches) <= _most_batches(machine, len(batches)) and (
+        sum(last - first + 1 for first, last, _ in batches) <= MOST_A_PART
+    )
+
+
+def _most_batches(machine: SharePartition | None, count: int) -> int:
+    """Return the maximum of batches of one step, if there are so many."""
+    is_large = count > MOST_SCATTERED and machine is not None and machine.range_count > LARGE_WINDOW
+    return MOST_SCATTERED if is_large else MOST_A_PART
 
 
 def _refusal(
@@ -68,6 +80,7 @@ def parts_of(
     """Yield the same acknowledgements in parts, by the ranges of the window as they are at that time."""
     part: list[AcknowledgementBatch] = []
     room = MOST_A_PART
+    most_batches = _most_batches(machine, len(batches))
     for first, last, types in batches:
         at = first
         while at <= last:
@@ -77,7 +90,7 @@ def parts_of(
             taken = types[at - first : end - first + 1] if len(types) > 1 else types
             part.append(AcknowledgementBatch(at, end, taken))
             room -= max(ranges, len(taken))
-            if room <= 0:
+            if room <= 0 or len(part) >= most_batches:
                 yield part
                 part, room = [], MOST_A_PART
             at = end + 1

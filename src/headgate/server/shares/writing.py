@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _RETRY_MS: Final = 1_000
 _MOST_UNWRITTEN: Final = 2_000
 """Ranges of records that are kept to be written again; a restart forgets what happened to earlier ones."""
+AGAIN_AT_ONCE: Final = 100
+"""Of these, ranges of one write: each may change another block of the state."""
 _FINISHED_AT_ONCE: Final = 8
 """Batches of a write that is finished at once: one sync may complete hundreds of writes."""
 
@@ -191,16 +193,25 @@ class StateWriter:
         self._unwritten += change.batches
         if self._unwritten and not self._is_writing_again and not self._partition.error:
             self._is_writing_again = True
-            self._node.call_later(_RETRY_MS, self._write_again)
+            self._node.call_later(_RETRY_MS, lambda: self._write_again(len(self._unwritten)))
 
-    def _write_again(self) -> None:
-        """Write what could not be written. Later changes win: they have a higher delivery count or state."""
+    def _write_again(self, count: int) -> None:
+        """Write so many ranges that could not be written, some in each iteration of the loop.
+
+        Later changes win: they have a higher delivery count or state.
+        """
         self._is_writing_again = False
         machine = self._partition.machine
         if machine is None or self._partition.error or not self._unwritten:
             return
-        batches = tuple(self._unwritten)
-        self._unwritten.clear()
+        some = min(count, len(self._unwritten), AGAIN_AT_ONCE)
+        batches = tuple(self._unwritten.popleft() for _ in range(some))
+        if self._unwritten:
+            self._is_writing_again = True
+            if count > some:
+                self._node.soon(lambda: self._write_again(count - some))
+            else:  # these failed meanwhile
+                self._node.call_later(_RETRY_MS, lambda: self._write_again(len(self._unwritten)))
         complete, start = machine.delivery_complete_count, machine.start_offset
         self.persist(StateChange(start_offset=start, delivery_complete_count=complete, batches=batches))
 

@@ -7,7 +7,7 @@ they are available with delivery count 0. What the log no longer has of them is 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headgate.core.share.partition.ranges import (
     ACKNOWLEDGED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     MOST,
     NO_BATCH,
@@ -40,15 +41,19 @@ class InvalidState(Exception):
     """The persisted batches overlap, are not in order, or have an unknown state."""
 
 
-def load_steps(ranges: Ranges, batches: StateBatches) -> Iterator[None]:
+def load_steps(ranges: Ranges, batches: StateBatches) -> Generator[None, None, bool]:
     """Add `batches` to an empty window; pause at each yield. Ignores offsets below the window's start.
 
-    Raises InvalidState; the window is then of no use.
+    Return whether a batch is ARCHIVING. Raises InvalidState; the window is then of no use.
     """
+    has_archiving = False
     for part in batches.parts:
         for begin in range(0, len(part), SLICE):
-            _add_rows(ranges, part[begin : begin + SLICE])
+            rows = part[begin : begin + SLICE]
+            _add_rows(ranges, rows)
+            has_archiving = has_archiving or bool((rows[:, STATE] == ARCHIVING).any())
             yield None
+    return has_archiving
 
 
 def _add_rows(ranges: Ranges, rows: BatchRows) -> None:

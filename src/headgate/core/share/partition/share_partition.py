@@ -97,9 +97,9 @@ class SharePartition:
 
     def load(self, batches: StateBatches) -> Iterator[None]:
         """Take over the persisted state, before anything else, in steps. Raises InvalidState."""
-        yield from load_steps(self._ranges, batches)
+        has_archiving = yield from load_steps(self._ranges, batches)
         self._ranges.drop_complete()
-        if batches.has_state(DeliveryState.ARCHIVING):
+        if has_archiving:
             self._archiving.loaded()
 
     @property
