@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.spark.coordinator_records import NOW
-from tests.spark.test_landing import DAY_MS, Broker, broker, commit, event, rows
+from tests.spark.support import rows_of
+from tests.spark.test_landing import DAY_MS, TOPIC, VIEWS, Broker, broker, commit, event, rows
 from typer.testing import CliRunner
 
 from headgate.cli import app
@@ -97,6 +98,53 @@ def test_a_run_that_is_killed_leaves_a_log_that_the_next_one_mends(
                 assert _unordered(in_delta(target, "offset_commits")) == before
         land(str(broker.directory), str(target), is_sampling=False)
         check(target)
+
+
+class _Killed(BaseException):
+    """The end of a process: nothing catches it."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_run_killed_before_or_after_any_commit_of_a_log_is_made_up_for(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """The tables have all rows then, merged files too; the next run brings each log up to them."""
+    deltalake = pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), delta=True)
+    write = deltalake.DeltaTable.create_write_transaction
+    for step in range(20):
+        broker.append(0, [commit(step, 1), event(1)])
+        make_due(target)
+        left = step
+
+        def dying(*arguments: Any, **options: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left >= 0 or is_done:
+                write(*arguments, **options)
+            if left < 0:
+                raise _Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(deltalake.DeltaTable, "create_write_transaction", dying)
+            try:
+                land(str(broker.directory), str(target))
+                has_survived = True
+            except _Killed:
+                has_survived = False
+        for table in TABLES[:2]:
+            assert len(rows(target, table)) == len(in_log(broker, table))
+        land(str(broker.directory), str(target))
+        check(target)
+        if has_survived:
+            break
+    assert step == len(TABLES) - 1  # no group changed its members
+
+
+def in_log(broker: Broker, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table in the log of the groups."""
+    return rows_of(VIEWS[table], broker.directory, TOPIC)
 
 
 def test_files_of_past_days_are_exchanged_in_the_log(

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.spark.test_landing import TOPIC, Broker, broker, check, commit
+from tests.spark.coordinator_records import NOW
+from tests.spark.support import rows_of
+from tests.spark.test_landing import (
+    DAY_MS,
+    TOPIC,
+    VIEWS,
+    Broker,
+    broker,
+    check,
+    check_states,
+    commit,
+    event,
+    rows,
+)
 from typer.testing import CliRunner
 
 from headgate.cli import app
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.log.batch import Record
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
-from headgate.spark.landing import LandingFailed, LandingRefused, land, run_here
+from headgate.records import OffsetCommit, encode
+from headgate.spark.landing import LandingFailed, LandingRefused, land, offsets_as_of, run_here
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.progress import NAME
 from headgate.spark.landing.tables import whole_files
@@ -109,6 +128,27 @@ def test_a_range_is_read_once(broker: Broker, tmp_path: Path, monkeypatch: pytes
     assert set(scanned.values()) == {2}
 
 
+@pytest.mark.parametrize("has_delta", [False, True])
+def test_a_disk_that_is_full_loses_nothing(broker: Broker, tmp_path: Path, has_delta: bool) -> None:
+    """Whichever files fit, the run fails with a message, and the next one lands the rest once."""
+    if has_delta:
+        pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'headgate[delta]'")
+    target = tmp_path / "tables"
+    for largest in (0, 400, 900, 1500, 4000, 6000):
+        broker.append(0, [commit(50), event(), *(commit(number, number) for number in range(20))])
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+        try:
+            with pytest.raises((LandingFailed, OSError), match="File too large"):
+                land(str(broker.directory), str(target), delta=has_delta)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not list(target.rglob("*.tmp"))
+        land(str(broker.directory), str(target), delta=has_delta)
+        check(broker, target)
+        check_states(target)
+
+
 def test_two_attempts_at_one_file_do_not_disturb_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +184,182 @@ def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path
     broker.append(0, [commit(50)])
     with pytest.raises(LandingRefused, match=r"offset_commits.*but no _headgate/progress\.json"):
         land(str(broker.directory), str(target))
+
+
+@pytest.mark.parametrize("tables", [["offset_commits"], ["group_events"], ["offsets_current"], None])
+def test_a_progress_that_is_older_than_the_tables_is_refused(
+    broker: Broker, tmp_path: Path, tables: list[str] | None
+) -> None:
+    """One from a backup would land rows again; with the newest one the landing goes on."""
+    target = tmp_path / "tables"
+    progress = target / NAME
+    land(str(broker.directory), str(target), tables=tables)
+    older = progress.read_bytes()
+    broker.append(0, [commit(50), event()])
+    land(str(broker.directory), str(target))
+    newest = progress.read_bytes()
+    files = contents(target)
+    broker.append(0, [commit(51), event()])
+    progress.write_bytes(older)
+    with pytest.raises(LandingRefused, match="restore"):
+        land(str(broker.directory), str(target))
+    assert contents(target) == files
+    progress.write_bytes(newest)
+    land(str(broker.directory), str(target))
+    for table in ("offset_commits", "group_events"):
+        if tables is None or table in tables:
+            assert rows(target, table) == rows_of(VIEWS[table], broker.directory, TOPIC)
+
+
+def contents(target: Path) -> dict[Path, bytes]:
+    """Return all files of the tables and of their states."""
+    return {
+        file: file.read_bytes() for file in target.rglob("*") if file.is_file() and file.name != NAME[10:]
+    }
+
+
+def test_a_sample_is_not_replaced(broker: Broker, tmp_path: Path) -> None:
+    """By a run with an older progress, whose number was used already."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), tables=["end_offsets"])
+    older = (target / NAME).read_bytes()
+    land(str(broker.directory), str(target))
+    files = contents(target)
+    (target / NAME).write_bytes(older)
+    with pytest.raises(LandingRefused, match=r"has end_offsets/.*restore the newest one"):
+        land(str(broker.directory), str(target))
+    assert contents(target) == files
+
+
+@pytest.mark.parametrize("pattern", ["offsets_current/*0/current.parquet", "_headgate/groups/*0.json"])
+@pytest.mark.parametrize("damage", [None, b"", b"PAR1 is no table PAR1", b'{"end": 5}'])
+def test_a_state_that_is_gone_or_damaged_is_refused(
+    broker: Broker, tmp_path: Path, pattern: str, damage: bytes | None
+) -> None:
+    """It would begin anew without the offsets and members of before."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    (state,) = target.glob(pattern)
+    whole = state.read_bytes()
+    state.unlink()
+    if damage is not None:
+        state.write_bytes(damage)
+    files = contents(target)
+    broker.append(0, [commit(50), event()])
+    with pytest.raises(
+        (LandingRefused, LandingFailed), match=r"(is gone|is damaged|cannot be read).*restore"
+    ):
+        land(str(broker.directory), str(target))
+    assert contents(target) == files
+    if "current" in pattern:
+        printed = CliRunner().invoke(app, ["spark", "offsets", str(target)])
+        assert (printed.exit_code, "restore it" in printed.stderr) == (1, True)
+    state.write_bytes(whole)
+    land(str(broker.directory), str(target))
+    check(broker, target)
+    check_states(target)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1"])
+def test_a_damaged_file_of_a_table_is_named(broker: Broker, tmp_path: Path, content: bytes) -> None:
+    """By a merge and by a question to the tables; with the file restored both go on."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    broker.append(0, [commit(50), event()])
+    land(str(broker.directory), str(target))
+    file = next(target.glob("offset_commits/log_partition=0/date=2023-11-14/*"))
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    (target / NAME).write_text(
+        (target / NAME).read_text().replace('"merged_before": "2', '"merged_before": "1')
+    )
+    with pytest.raises(LandingFailed, match=f"{file} cannot be read"):
+        land(str(broker.directory), str(target))
+    printed = CliRunner().invoke(app, ["spark", "offsets", str(target), "--as-of", "2023-11-14T22:13:19"])
+    assert (printed.exit_code, f"{file} cannot be read" in printed.stderr) == (1, True)
+    file.write_bytes(whole)
+    land(str(broker.directory), str(target))
+    check(broker, target)
+
+
+def test_a_file_of_another_program_is_no_snapshot(broker: Broker, tmp_path: Path) -> None:
+    """A program that rewrites a table by its Delta log leaves files with names of its own."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    broker.append(0, [later_commit(9, 2)])
+    land(str(broker.directory), str(target))
+    broker.append(0, [later_commit(10, 3)])
+    land(str(broker.directory), str(target))
+    at = NOW + 2 * DAY_MS
+    before = offsets_as_of(str(target), at)
+    (daily, *_) = (target / "offsets_daily" / "log_partition=0").glob("*/last.parquet")
+    Folder(str(daily.parent)).write_table(
+        "part-00000.parquet", pq.read_table(daily).replace_schema_metadata()
+    )
+    assert offsets_as_of(str(target), at).equals(before)
+
+
+def test_rows_of_deleted_dates_are_not_taken_for_no_commits(tmp_path: Path) -> None:
+    """Offsets of their time are not known; those of later times are, by a later snapshot."""
+    log, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    for day in range(4):
+        log.append(0, [later_commit(day, day)])
+        land(str(log.directory), str(target), is_sampling=False)
+    before = [offsets_as_of(str(target), NOW + day * DAY_MS) for day in range(4)]
+    assert [found["committed_offset"].to_pylist() for found in before] == [[0], [1], [2], [3]]
+    shutil.rmtree(target / "offset_commits" / "log_partition=0" / "date=2023-11-15")
+    shutil.rmtree(target / "offsets_daily" / "log_partition=0" / "date=2023-11-15")
+    printed = CliRunner().invoke(app, ["spark", "offsets", str(target), "--as-of", "2023-11-15T22:14:00"])
+    assert (printed.exit_code, "no rows of log_partition=0 from offset 1 on" in printed.stderr) == (1, True)
+    for day in (2, 3):
+        assert offsets_as_of(str(target), NOW + day * DAY_MS).equals(before[day])
+
+
+def test_files_of_later_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question as of a time long ago needs one snapshot and the rows of a day."""
+    log, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    for day in range(5):
+        log.append(0, [later_commit(day, day), event(day), later_commit(10 + day, day + 0.05)])
+        land(str(log.directory), str(target), is_sampling=False)
+    read, rows_read = Folder.read_table, 0
+
+    def counting(self: Folder, *arguments: Any) -> pa.Table:
+        nonlocal rows_read
+        found = read(self, *arguments)
+        rows_read += found.num_rows
+        return found
+
+    monkeypatch.setattr(Folder, "read_table", counting)
+    assert offsets_as_of(str(target), NOW + DAY_MS)["committed_offset"].to_pylist() == [1]
+    assert rows_read == 2  # the snapshot of the first day, and a commit of the second
+
+
+def later_commit(offset: int, day: float) -> Record:
+    """Return a commit whose own time is that of a later day."""
+    at = Millis(int(NOW + day * DAY_MS))
+    return Record(*encode(OffsetCommit(GroupId("g"), TopicName("t"), 0, offset, 0, "", at)), at)
+
+
+def test_a_run_between_two_looks_at_a_snapshot_changes_no_answer(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets as of a time are asked for while a landing replaces them."""
+    target = tmp_path / "tables"
+    broker.append(0, [later_commit(60, 3)])
+    land(str(broker.directory), str(target))
+    at = NOW + 4 * DAY_MS
+    before = offsets_as_of(str(target), at)
+    assert before["committed_offset"].to_pylist()[0] == 60
+    broker.append(0, [later_commit(70, 5)])
+    look = Folder.metadata
+
+    def then_land(self: Folder, name: str) -> dict[bytes, bytes] | None:
+        found = look(self, name)
+        land(str(broker.directory), str(target))
+        return found
+
+    monkeypatch.setattr(Folder, "metadata", then_land)
+    assert offsets_as_of(str(target), at).equals(before)
 
 
 def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> None:

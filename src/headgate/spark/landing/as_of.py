@@ -7,7 +7,8 @@ that time or an earlier one, and the later rows of `offset_commits` up to that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,16 @@ from headgate.spark.landing.current import (
     CURRENT_SCHEMA,
     KEY,
     MARKER_COLUMNS,
+    MARKERS,
     Offsets,
     advance,
     key_numbers,
-    markers_of,
     nothing_at,
-    times_of,
 )
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.progress import Gap, LandedPartition, LandingRefused, read_progress
-from headgate.spark.landing.state import LAST_TIME_KEY, load_offsets_file
+from headgate.spark.landing.state import LAST_TIME_KEY, landed_offsets, load_offsets_file
+from headgate.spark.schemas import GROUP_EVENTS, arrow_schema
 
 SCHEMA: pa.Schema = pa.schema(
     [
@@ -40,6 +41,9 @@ SCHEMA: pa.Schema = pa.schema(
     ]
 )
 """The columns of the result."""
+
+_KEY_SCHEMA: pa.Schema = pa.schema([COMMITS_SCHEMA.field(name) for name in (*KEY, "log_offset")])
+_MARKERS_SCHEMA: pa.Schema = pa.schema([arrow_schema(GROUP_EVENTS).field(name) for name in MARKER_COLUMNS])
 
 
 def offsets_as_of(target: str, time_ms: int, group_id: str | None = None) -> pa.Table:
@@ -73,68 +77,108 @@ def _partitions(target: Folder, *needed: str) -> dict[int, LandedPartition]:
 
 def _now(target: Folder, group_id: str | None) -> Iterator[pa.Table]:
     for partition in _partitions(target, tables.OFFSETS_CURRENT):
-        found = load_offsets_file(target, tables.current_file(tables.OFFSETS_CURRENT, partition))
-        if found is not None:
-            rows = _of_group(found.rows, group_id)
-            yield _result(rows, np.ones(rows.num_rows, np.bool_), partition)
+        rows = _of_group(landed_offsets(target, partition).rows, group_id)
+        yield _result(rows, np.ones(rows.num_rows, np.bool_), partition)
 
 
 def _as_of(target: Folder, time_us: int, group_id: str | None) -> Iterator[pa.Table]:
     needed = (tables.OFFSET_COMMITS, tables.GROUP_EVENTS, tables.OFFSETS_CURRENT)
     for partition, landed in _partitions(target, *needed).items():
         base = _snapshot(target, partition, time_us) or nothing_at(landed.start)
-        commits = _tail(target, partition, base.end, landed.end, group_id)
-        is_due = pc.less_equal(pc.cast(times_of(commits), pa.int64()), time_us)
-        markers = _markers(target, partition, base.end, landed.end)
-        markers = markers.filter(pc.less_equal(pc.cast(markers["log_timestamp"], pa.int64()), time_us))
-        found = advance(base, commits.filter(is_due), markers, landed.end)
+        tail = _Tail(target, partition, base.end, landed.end)
+        tail.check(landed.gaps)
+        chosen = None if group_id is None else pc.field("group_id") == group_id
+        found = advance(
+            base, tail.commits(COMMITS_SCHEMA, _is_due(time_us), chosen), tail.markers(time_us), landed.end
+        )
         gaps = [gap for gap in landed.gaps if gap.since <= time_us < gap.until]
         rows = _of_group(found.rows, group_id)
         yield _result(rows, _is_known(rows["log_offset"], gaps), partition)
         if gaps:
-            yield _unknown(rows, commits.filter(pc.invert(is_due)), partition)
+            yield _unknown(rows, tail.commits(_KEY_SCHEMA, _is_later(time_us), chosen), partition)
 
 
 def _snapshot(target: Folder, partition: int, time_us: int) -> Offsets | None:
     """Return the last snapshot all of whose commits have this time or an earlier one."""
     folder = f"{tables.OFFSETS_DAILY}/log_partition={partition}"
-    names = [tables.current_file(tables.OFFSETS_CURRENT, partition), *reversed(target.names(folder))]
-    for name in names:
+    daily = reversed([name for name in target.names(folder) if tables.is_landed(name)])
+    for name in (tables.current_file(tables.OFFSETS_CURRENT, partition), *daily):
         metadata = target.metadata(name)
-        if metadata is not None and int(metadata[LAST_TIME_KEY]) <= time_us:
-            return load_offsets_file(target, name)
+        if metadata is not None and int(metadata.get(LAST_TIME_KEY, 0)) <= time_us:
+            found = load_offsets_file(target, name)
+            # A run may have replaced the file since.
+            if found is not None and found.last_time <= time_us:
+                return found
     return None
 
 
-def _tail(target: Folder, partition: int, start: int, end: int, group_id: str | None) -> pa.Table:
-    """Return the landed commits of a range, in log order."""
-    where = _between(start, end)
-    if group_id is not None:
-        where &= pc.field("group_id") == group_id
-    return _read(target, tables.OFFSET_COMMITS, partition, start, COMMITS_SCHEMA, where)
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The landed rows of a partition behind a snapshot, from `start` up to but not including `end`.
+
+    What a read chooses is in the terms of the statistics of a file, so that a file of later days is not read.
+    """
+
+    target: Folder
+    partition: int
+    start: int
+    end: int
+
+    def commits(self, schema: pa.Schema, is_wanted: pc.Expression, chosen: pc.Expression | None) -> pa.Table:
+        """Return columns of commits and tombstones, in log order."""
+        where = is_wanted if chosen is None else is_wanted & chosen
+        return self._read(tables.OFFSET_COMMITS, schema, where)
+
+    def markers(self, time_us: int) -> pa.Table:
+        """Return the transaction markers up to a time, in log order."""
+        where = (pc.field("log_timestamp") <= _at(time_us)) & pc.field("event").isin(MARKERS)
+        return self._read(tables.GROUP_EVENTS, _MARKERS_SCHEMA, where)
+
+    def check(self, gaps: Sequence[Gap]) -> None:
+        """Refuse a tail without all of its files (dates may be deleted): each record has a row in one of two
+        tables. Raises LandingRefused.
+        """
+        known = [(gap.start, gap.end) for gap in gaps]
+        for table in (tables.OFFSET_COMMITS, tables.GROUP_EVENTS):
+            known += map(tables.bounds_in, self._names(table))
+        at = self.start
+        for first, last in sorted(known):
+            at = max(at, last) if first <= at else at
+        if at < self.end:
+            raise LandingRefused(
+                f"{self.target.uri} has no rows of log_partition={self.partition} from offset {at} on, which "
+                "were landed: the offsets as of that time are not known"
+            )
+
+    def _names(self, table: str) -> list[str]:
+        names = tables.whole_files(self.target.names(f"{table}/log_partition={self.partition}"))
+        return [name for name in names if tables.bounds_in(name)[1] > self.start]
+
+    def _read(self, table: str, schema: pa.Schema, where: pc.Expression) -> pa.Table:
+        offset = pc.field("log_offset")
+        where &= (offset >= self.start) & (offset < self.end)
+        parts = [
+            self.target.read_table(name, schema.names, where).select(schema.names)
+            for name in self._names(table)
+        ]
+        found = pa.concat_tables([schema.empty_table(), *parts])
+        return found.sort_by([("log_offset", "ascending")])
 
 
-def _markers(target: Folder, partition: int, start: int, end: int) -> pa.Table:
-    types = {"log_timestamp": COMMITS_SCHEMA.field("log_timestamp").type, "event": pa.string()}
-    schema = pa.schema([pa.field(name, types.get(name, pa.int64())) for name in MARKER_COLUMNS])
-    events = _read(target, tables.GROUP_EVENTS, partition, start, schema, _between(start, end))
-    return markers_of(events)
+def _is_due(time_us: int) -> pc.Expression:
+    """Choose the commits and tombstones whose time (`times_of`) is not after this one."""
+    at, committed, logged = _at(time_us), pc.field("commit_timestamp"), pc.field("log_timestamp")
+    return (committed <= at) | (committed.is_null() & (logged <= at))
 
 
-def _between(start: int, end: int) -> pc.Expression:
-    return (pc.field("log_offset") >= start) & (pc.field("log_offset") < end)
+def _is_later(time_us: int) -> pc.Expression:
+    """Choose the others: null is no answer of an expression, so this is not its negation."""
+    at, committed, logged = _at(time_us), pc.field("commit_timestamp"), pc.field("log_timestamp")
+    return (committed > at) | (committed.is_null() & (logged > at))
 
 
-def _read(
-    target: Folder, table: str, partition: int, start: int, schema: pa.Schema, where: pc.Expression
-) -> pa.Table:
-    parts = [
-        target.read_table(name, schema.names, where).select(schema.names)
-        for name in tables.whole_files(target.names(f"{table}/log_partition={partition}"))
-        if tables.bounds_in(name)[1] > start
-    ]
-    found = pa.concat_tables([schema.empty_table(), *parts])
-    return found.sort_by([("log_offset", "ascending")])
+def _at(time_us: int) -> pa.Scalar:
+    return pa.scalar(time_us, COMMITS_SCHEMA.field("log_timestamp").type)
 
 
 def _of_group(rows: pa.Table, group_id: str | None) -> pa.Table:

@@ -33,6 +33,8 @@ MARKER_COLUMNS = ("log_offset", "log_timestamp", "event", "producer_id")
 NO_TIME = -1
 _MOST_NUMBERS_A_ROW = 4
 _COMMITTED, _ABORTED = "transaction_committed", "transaction_aborted"
+MARKERS = (_COMMITTED, _ABORTED)
+"""The events that are transaction markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def advance(before: Offsets, commits: pa.Table, events: pa.Table, end: int) -> O
 
 def markers_of(events: pa.Table) -> pa.Table:
     """Return the transaction markers among events."""
-    is_marker = pc.is_in(events["event"], value_set=pa.array([_COMMITTED, _ABORTED]))
+    is_marker = pc.is_in(events["event"], value_set=pa.array(MARKERS))
     return events.select(list(MARKER_COLUMNS)).filter(is_marker)
 
 

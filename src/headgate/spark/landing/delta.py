@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from headgate.domain.wording import counted
 from headgate.spark.landing import tables
+from headgate.spark.landing.checking import is_covered
 from headgate.spark.landing.files import DELTA_LOG, FileAbout, Folder
 from headgate.spark.landing.progress import Progress
 from headgate.spark.options import OptionError
@@ -62,7 +63,7 @@ def sync_logs(target: Folder, progress: Progress) -> list[str]:
     problems = []
     for table in (*progress.tables, tables.OFFSETS_DAILY):
         try:
-            files = [one for one in target.about(table) if _is_covered(table, one.name, progress)]
+            files = [one for one in target.about(table) if _is_finished(table, one.name, progress)]
             _sync(target, table, {_path(one): one for one in files})
         except NotOurs as problem:
             problems.append(str(problem))
@@ -76,14 +77,12 @@ def sync_logs(target: Folder, progress: Progress) -> list[str]:
     return problems
 
 
-def _is_covered(table: str, name: str, progress: Progress) -> bool:
+def _is_finished(table: str, name: str, progress: Progress) -> bool:
     """Return whether a file has its final name and the rows of finished ranges."""
     if tables.is_hidden(name) or not tables.is_landed(name):
         return False
     if table in tables.GROWING:
-        partition = int(_partition_values(name)[_LOG_PARTITION])
-        landed = progress.of_log(tables.log_of(table)).get(partition)
-        return landed is not None and tables.bounds_in(name)[1] <= landed.end
+        return is_covered(table, name, progress)
     return table in tables.SAMPLED or table == tables.OFFSETS_DAILY
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ ASIDE_SUFFIX = ".tmp"
 DELTA_LOG = "_delta_log"
 """The folder of a table with its Delta log, which `deltalake` writes."""
 _OBJECT_STORES = ("s3", "gcs", "abfs")
+
+
+class UnreadableFile(OSError):
+    """A Parquet file that cannot be read: it was cut short, or is of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,8 @@ class Folder:
         system, root = self._open()
         path = f"{root}/{name}"
         chosen = None if columns is None else list(columns)
-        return pq.read_table(path, columns=chosen, filters=where, filesystem=system, partitioning=None)
+        with _reading(path):
+            return pq.read_table(path, columns=chosen, filters=where, filesystem=system, partitioning=None)
 
     def metadata(self, name: str) -> dict[bytes, bytes] | None:
         """Return the metadata of a Parquet file; None if it does not exist."""
@@ -92,18 +98,21 @@ class Folder:
         path = f"{root}/{name}"
         if system.get_file_info(path).type is fs.FileType.NotFound:
             return None
-        found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
+        with _reading(path):
+            found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
         return found
 
     def row_count(self, name: str) -> int:
         """Return the number of rows of a Parquet file. Raises OSError."""
         system, root = self._open()
-        return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
+        with _reading(f"{root}/{name}"):
+            return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
 
     def schema(self, name: str) -> pa.Schema:
         """Return the columns of a Parquet file. Raises OSError."""
         system, root = self._open()
-        return pq.read_schema(f"{root}/{name}", filesystem=system)
+        with _reading(f"{root}/{name}"):
+            return pq.read_schema(f"{root}/{name}", filesystem=system)
 
     def rename(self, name: str, new: str) -> None:
         """Rename a file. Raises OSError."""
@@ -181,6 +190,16 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
     ]
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     return {"use_dictionary": texts, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Name the file in errors of the library. Raises UnreadableFile, other errors of the system unchanged."""
+    try:
+        yield
+    except pa.ArrowInvalid as problem:
+        reason = str(problem).partition("\n")[0]
+        raise UnreadableFile(f"{path} cannot be read: {reason}; restore it, or land elsewhere") from problem
 
 
 def _aside_name(name: str) -> str:

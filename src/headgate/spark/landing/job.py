@@ -13,6 +13,7 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPar
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import delta as delta_logs
 from headgate.spark.landing import tables as landed_tables
+from headgate.spark.landing.checking import check_files, remember
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import Bounds, coordinator_logs
@@ -135,6 +136,7 @@ def _land(
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
     if progress.has_delta:
         delta_logs.check_installed()
+    check_files(folder, progress)
     _remove_unfinished(folder, progress)
     progress = remove_unfinished_sample(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
@@ -155,6 +157,7 @@ def _land(
         save_progress(folder, progress)
         if problems := delta_logs.sync_logs(folder, progress):
             raise LandingFailed(f"the tables are landed, but {'; '.join(problems)}")
+    remember(folder, progress)
     landed = progress.partitions
     return Landed(
         rows,

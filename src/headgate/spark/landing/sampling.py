@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.spark.landing import tables
+from headgate.spark.landing.checking import check_sample
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import EndOffset, end_offsets
 from headgate.spark.landing.progress import Progress, save_progress
-from headgate.spark.landing.state import load_offsets
+from headgate.spark.landing.state import landed_offsets
 from headgate.spark.options import Options
 from headgate.spark.schemas import END_OFFSET_SAMPLES, LAG_SAMPLES, arrow_schema
 
@@ -26,6 +27,7 @@ def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progre
     ends = end_offsets(options)
     at = time.time_ns() // 1000
     run = progress.run + 1
+    check_sample(target, tables.sample_file(tables.END_OFFSETS, run, at))
     progress = replace(progress, run=run, sampled_at=at)
     save_progress(target, progress)
     sampled = _ends_table(ends, at)
@@ -66,8 +68,8 @@ def _lags(
     """Yield the lags of the groups of each partition of the log, and count them."""
     at = ends["at"][0] if ends.num_rows else pa.scalar(None, ENDS_SCHEMA.field("at").type)
     for partition in partitions:
-        offsets = load_offsets(target, partition)
-        if offsets is None or not offsets.rows.num_rows:
+        offsets = landed_offsets(target, partition)
+        if not offsets.rows.num_rows:
             continue
         found = offsets.rows.join(ends.drop_columns(["at"]), ["topic", "partition"]).sort_by(
             [(column, "ascending") for column in ("group_id", "topic", "partition")]

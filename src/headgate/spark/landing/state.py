@@ -14,6 +14,7 @@ from headgate.spark.landing import tables
 from headgate.spark.landing.current import COMMITS_SCHEMA, Offsets
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.groups import Groups
+from headgate.spark.landing.progress import LandingRefused
 
 END_KEY = b"headgate.end"
 LAST_TIME_KEY = b"headgate.last_time_us"
@@ -26,16 +27,33 @@ def groups_file(partition: int) -> str:
 
 
 def load_offsets(target: Folder, partition: int) -> Offsets | None:
-    """Return the committed offsets of a partition; None if it was never landed. Raises OSError."""
+    """Return the committed offsets of a partition; None if it was never landed."""
     return load_offsets_file(target, tables.current_file(tables.OFFSETS_CURRENT, partition))
 
 
+def landed_offsets(target: Folder, partition: int) -> Offsets:
+    """Return the committed offsets of a partition that was landed. Raises LandingRefused, OSError."""
+    found = load_offsets(target, partition)
+    if found is None:
+        name = tables.current_file(tables.OFFSETS_CURRENT, partition)
+        raise LandingRefused(f"{target.uri}/{name} is gone; restore it, or land elsewhere")
+    return found
+
+
 def load_offsets_file(target: Folder, name: str) -> Offsets | None:
-    """Return the committed offsets in a file; None if it does not exist. Raises OSError."""
-    metadata = target.metadata(name)
-    if metadata is None:
+    """Return the committed offsets in a file; None if it does not exist.
+
+    Rows and metadata are of one read: a run may replace the file at any time. Raises LandingRefused if the
+    file is not one of a landing, OSError.
+    """
+    if not target.has(name):
         return None
     rows = target.read_table(name)
+    metadata = rows.schema.metadata or {}
+    if not {END_KEY, LAST_TIME_KEY, _PENDING_KEY} <= metadata.keys():
+        raise LandingRefused(
+            f"{target.uri}/{name} was not written by a landing; restore it, or land elsewhere"
+        )
     with pa.ipc.open_stream(b64decode(metadata[_PENDING_KEY])) as stream:
         pending = stream.read_all()
     return Offsets(
@@ -58,9 +76,14 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
 
 
 def load_groups(target: Folder, partition: int) -> Groups | None:
-    """Return the groups of a partition; None if it was never landed. Raises OSError."""
+    """Return the groups of a partition; None if it was never landed. Raises LandingRefused, OSError."""
     data = target.read(groups_file(partition))
-    return None if data is None else Groups.from_bytes(data)
+    try:
+        return None if data is None else Groups.from_bytes(data)
+    except (ValueError, TypeError, KeyError) as problem:
+        raise LandingRefused(
+            f"{target.uri}/{groups_file(partition)} is damaged ({problem!r}); restore it, or land elsewhere"
+        ) from problem
 
 
 def save_groups(target: Folder, partition: int, groups: Groups) -> None:

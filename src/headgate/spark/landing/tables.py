@@ -130,6 +130,11 @@ def bounds_in(name: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+def partition_in(name: str) -> int:
+    """Return the partition of the log in the name of a file."""
+    return int(name.partition("log_partition=")[2].partition("/")[0])
+
+
 def is_hidden(name: str) -> bool:
     """Return whether readers ignore a file, by its name."""
     return name.rpartition("/")[2].startswith(HIDDEN)

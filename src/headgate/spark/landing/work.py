@@ -116,20 +116,22 @@ def failure_of(problem: Exception) -> Failure:
 
 def land_range(task: LandingTask) -> Done:
     """Write the files of a range. Raises what `read_range` raises."""
+    target = Folder(task.target)
+    offsets, state = _offsets_before(task, target), _groups_before(task, target)
     wanted = LogRange(task.where, task.start, task.end, task.epoch, task.log_start)
     read = read_range(task.options, wanted, _views_of(task))
     has_gap = read.has_gap or (task.is_first and task.start > 0)
-    target, rows, views = Folder(task.target), {}, read.rows
+    rows, views = {}, read.rows
     for table in tables.VIEWS:
         if table in task.tables:
             rows[table] = _write(task, table, views[table], has_gap=has_gap)
     # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
     is_anew = has_gap and not task.is_first
     before = current.NO_TIME
-    if tables.OFFSETS_CURRENT in task.tables:
-        before = _advance_offsets(task, target, views, is_anew)
-    if any(table in task.tables for table in tables.OF_GROUPS):
-        rows |= _advance_groups(task, target, views, is_anew)
+    if offsets is not None:
+        before = _advance_offsets(task, offsets, views, is_anew)
+    if state is not None:
+        rows |= _advance_groups(task, state, views, is_anew)
     return Done(task.where, read.epoch, rows, has_gap, before)
 
 
@@ -208,12 +210,44 @@ def _pieces(
         start = end
 
 
-def _advance_offsets(task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool) -> int:
+def _offsets_before(task: LandingTask, target: Folder) -> current.Offsets | None:
+    """Return `offsets_current`, at the start of the range or, by an earlier attempt, at its end; None if it
+    is not landed.
+    """
+    if tables.OFFSETS_CURRENT not in task.tables:
+        return None
+    found = load_offsets(target, task.where.partition)
+    _check_state(task, tables.OFFSETS_CURRENT, None if found is None else found.end)
+    return current.nothing_at(task.start) if found is None else found
+
+
+def _groups_before(task: LandingTask, target: Folder) -> groups.Groups | None:
+    """Return the state of the groups, as `_offsets_before` does."""
+    if not any(table in task.tables for table in tables.OF_GROUPS):
+        return None
+    found = load_groups(target, task.where.partition)
+    _check_state(task, "the state of groups", None if found is None else found.end)
+    return groups.Groups(task.start) if found is None else found
+
+
+def _check_state(task: LandingTask, what: str, end: int | None) -> None:
+    """Refuse a state that is gone (`end` is None), or that ends elsewhere than what is landed."""
+    if (end is None and task.is_first) or end in (task.start, task.end):
+        return
+    there = "is gone" if end is None else f"ends at offset {end}"
+    raise LandingRefused(
+        f"{what} of {task.where} in {task.target} {there}, the progress ends at offset {task.start}: "
+        "files were changed or removed; restore them, or land elsewhere"
+    )
+
+
+def _advance_offsets(
+    task: LandingTask, before: current.Offsets, views: dict[str, pa.Table], is_anew: bool
+) -> int:
     """Bring `offsets_current` to the end of the range; return its latest time before the range, in us."""
-    before = load_offsets(target, task.where.partition) or current.nothing_at(task.start)
     if before.end == task.end:
         return before.last_time  # an earlier attempt has replaced the file
-    _check_state(task, tables.OFFSETS_CURRENT, before.end)
+    target = Folder(task.target)
     after = replace(current.nothing_at(task.log_start), last_time=before.last_time) if is_anew else before
     for rows, end in _pieces(task, views, is_anew):
         after = current.advance(after, rows[tables.OFFSET_COMMITS], rows[tables.GROUP_EVENTS], end)
@@ -227,13 +261,12 @@ def _advance_offsets(task: LandingTask, target: Folder, views: dict[str, pa.Tabl
 
 
 def _advance_groups(
-    task: LandingTask, target: Folder, views: dict[str, pa.Table], is_anew: bool
+    task: LandingTask, state: groups.Groups, views: dict[str, pa.Table], is_anew: bool
 ) -> dict[str, int]:
     """Bring the tables of groups to the end of the range, and their state last."""
-    state = load_groups(target, task.where.partition) or groups.Groups(task.start)
     if state.end == task.end:
         return {}
-    _check_state(task, "the state of groups", state.end)
+    target = Folder(task.target)
     if is_anew:
         state = groups.Groups(task.log_start)
     grown: dict[str, list[pa.Table]] = {tables.REBALANCES: [], tables.PAUSES: []}
@@ -252,11 +285,3 @@ def _advance_groups(
         target.write_table(name, groups.assignments_of(state))
     save_groups(target, task.where.partition, state)
     return written
-
-
-def _check_state(task: LandingTask, what: str, end: int) -> None:
-    if end != task.start:
-        raise LandingRefused(
-            f"{what} of {task.where} in {task.target} ends at offset {end}, the "
-            f"progress at {task.start}: files were changed or removed; land it elsewhere"
-        )
