@@ -12,12 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from headgate.client.cluster import LATEST, Cluster
+from headgate.client.cluster import Cluster
 from headgate.client.configs import broker_setting, own_settings_of_groups
+from headgate.client.ends import known_ends
 from headgate.client.errors import ClientError
 from headgate.core.commands import RetentionConfigured
 from headgate.core.retentions import OWN_RETENTION
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis
 from headgate.domain.settings import Settings
 from headgate.fleet.facts import Ends, GroupFacts, facts_of
 from headgate.fleet.replay import replay
@@ -133,17 +134,10 @@ def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
         options.bootstrap_servers, options.timeout_s, waits_for_nodes=True, security=options.security
     ) as cluster:
         response = cluster.metadata()
-        cluster.learn_leaders(response)
-        there = [
-            TopicPartition(TopicName(topic.name), partition.partition_index)
-            for topic in response.topics
-            if topic.name is not None
-            for partition in topic.partitions
-        ]
-        own = tuple(sorted(where.partition for where in there if where.topic == GROUP_OFFSETS_TOPIC))
+        ends = known_ends(cluster, response)
+        own = tuple(sorted(where.partition for where in ends if where.topic == GROUP_OFFSETS_TOPIC))
         if not own:
             raise MissingData(f"{source} has no {GROUP_OFFSETS_TOPIC}: no group ever committed there")
-        ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
         retention = broker_setting(cluster, RETENTION)
         retentions = own_settings_of_groups(cluster, OWN_RETENTION)
     minutes = Settings()[RETENTION] if retention is None else int(retention)

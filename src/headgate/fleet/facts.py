@@ -9,8 +9,10 @@ from headgate.core.offsets.expiry import Aging, expires_at
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicPartition
 
-Ends = Mapping[TopicPartition, int]
-"""The end offsets of all partitions of the cluster. A partition that is not in it does not exist."""
+Ends = Mapping[TopicPartition, int | None]
+"""The end offsets of all partitions of the cluster, None for one that could not be asked. A partition that is
+not in it does not exist.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +94,12 @@ def _facts(
             expiries.append(None)
         else:
             expiries.append(expires_at(clock, stored.commit_timestamp, stored.expire_timestamp, retention_ms))
-        end = None if ends is None else ends.get(TopicPartition(topic, partition))
+        if ends is None:
+            continue
+        end = ends.get(place := TopicPartition(topic, partition))
         if end is not None:
             lags.append(max(end - stored.offset, 0))
-        elif ends is not None:
+        elif place not in ends:
             missing.add(topic)
     known = [expiry for expiry in expiries if expiry is not None]
     return GroupFacts(

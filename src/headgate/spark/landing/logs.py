@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
-from headgate.client.errors import ClientError, RequestRefused
+from headgate.client.ends import known_ends
+from headgate.client.errors import RequestRefused
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition
 from headgate.log.filesystem import OsFileSystem
@@ -90,24 +91,15 @@ def _cluster(options: Options) -> Cluster:
 
 def _ends_by_wire(options: Options) -> Iterator[EndOffset]:
     with _cluster(options) as cluster:
-        ids: dict[TopicPartition, str] = {}
-        for topic in cluster.metadata().topics:
-            if topic.error_code != ErrorCode.NONE or topic.name is None or _is_internal(topic.name):
-                continue
-            topic_id = topic_id_text(TopicId(topic.topic_id))
-            for partition in topic.partitions:
-                if partition.leader_id >= 0:
-                    ids[TopicPartition(TopicName(topic.name), partition.partition_index)] = topic_id
-        ends: dict[TopicPartition, int] = {}
-        try:
-            ends = cluster.list_offsets(dict.fromkeys(ids, LATEST))
-        except ClientError:  # one of them, such as a topic deleted meanwhile: ask for each topic alone
-            for name in sorted({where.topic for where in ids}):
-                of_topic = [where for where in ids if where.topic == name]
-                with suppress(ClientError):
-                    ends |= cluster.list_offsets(dict.fromkeys(of_topic, LATEST))
-        for where, end in ends.items():
-            yield EndOffset(where, ids[where], end)
+        response = cluster.metadata()
+        ids = {
+            TopicName(topic.name): topic_id_text(TopicId(topic.topic_id))
+            for topic in response.topics
+            if topic.error_code == ErrorCode.NONE and topic.name is not None and not _is_internal(topic.name)
+        }
+        for where, end in known_ends(cluster, response, ids).items():
+            if end is not None:
+                yield EndOffset(where, ids[where.topic], end)
 
 
 def _ends_by_files(options: Options) -> Iterator[EndOffset]:
