@@ -19,7 +19,7 @@ from headgate.cli import app
 from headgate.domain.ids import Millis
 from headgate.fleet.report import Report, gather, page
 from headgate.fleet.report.charts import Colours, bars, lines, short
-from headgate.fleet.report.gather import SHOWN, largest
+from headgate.fleet.report.gather import SHOWN, largest, members_over_time
 from headgate.fleet.report.series import NOTHING, OTHERS, Series, counted, filled, interval_for, series_of
 
 if TYPE_CHECKING:
@@ -181,6 +181,30 @@ def test_a_group_is_never_taken_for_the_other_groups(spark: SparkSession) -> Non
     found = {each.name: each.points for each in largest(rows, F.sum("value"))}
     assert (found["others"], found[OTHERS]) == (((NOW, 9),), ((NOW, 3),))
     assert len(found) == SHOWN + 1
+
+
+def test_a_group_that_changes_all_the_time_has_few_points(spark: SparkSession) -> None:
+    """The most and the last number of members of each interval, of the groups with the most changes."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    numbers = spark.range(20_000).select(
+        F.lit("busy").alias("group_id"),
+        F.timestamp_millis(NOW + F.col("id") * 30).alias("at"),
+        F.col("id").alias("log_offset"),
+        F.pmod(F.col("id"), F.lit(9)).alias("member_count"),
+    )
+    quiet = spark.range(SHOWN + 3).select(
+        F.concat(F.lit("quiet"), "id").alias("group_id"),
+        F.timestamp_millis(F.lit(NOW)).alias("at"),
+        F.col("id").alias("log_offset"),
+        F.lit(1).alias("member_count"),
+    )
+    busy, *others = members_over_time(numbers.unionByName(quiet), "5 seconds")
+    points = list(busy.points)
+    assert 120 < len(points) <= 240
+    assert sum(value == 8 for _, value in points) >= 120
+    assert points[-1:] == [(NOW + 19_999 * 30, 19_999 % 9)]
+    assert [each.points for each in others] == [((NOW, 1),)] * (SHOWN - 1)
 
 
 @pytest.mark.parametrize("highest", [0, 1, 3, 7, 30, 999, 2**62])

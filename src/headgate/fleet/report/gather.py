@@ -58,7 +58,7 @@ class Report:
     rebalances: tuple[Series, ...] = ()
     """Changes of members in each interval, by group."""
     members: tuple[Series, ...] = ()
-    """Number of members after each change, by group."""
+    """Number of members of the groups with the most changes: the most and the last one of each interval."""
     expiries: Series = NOTHING
     """Number of groups whose first offset expires in each interval."""
     expiry_interval_ms: int = SECOND_MS
@@ -120,30 +120,62 @@ def _with_rates(
     spark: SparkSession, report: Report, commits: DataFrame, on_step: OnStep, options: Mapping[str, str]
 ) -> Report:
     """Return the report with commits, rebalances and members over time."""
-    assert report.first_at is not None and report.last_at is not None
-    bounds = (report.interval_ms, report.first_at, report.last_at)
-    rates = commits.transform(commits_per_interval(_interval(report))).select(
-        "group_id", F.unix_millis("at").alias("at"), F.col("commits").alias("value")
-    )
+    first, last = report.first_at, report.last_at
+    assert first is not None and last is not None
     on_step("reading the changes of members")
     changes = (
         group_events(spark, report.source, **options).transform(rebalances()).where("at is not null").cache()
     )
     try:
+        report = replace(report, interval_ms=_interval_of(report, changes))
         start = F.window("at", _interval(report))["start"]
         counts = changes.select("group_id", F.unix_millis(start).alias("at"), F.lit(1).alias("value"))
-        sizes = changes.select(
-            "group_id", F.unix_millis("at").alias("at"), F.col("member_count").alias("value")
-        )
-        changed, members = largest(counts, F.count("*")), largest(sizes, F.count("*"), F.max)
+        changed, members = largest(counts, F.count("*")), members_over_time(changes, _interval(report))
     finally:
         changes.unpersist()
+    bounds = (report.interval_ms, first, last)
+    rates = commits.transform(commits_per_interval(_interval(report))).select(
+        "group_id", F.unix_millis("at").alias("at"), F.col("commits").alias("value")
+    )
     return replace(
         report,
         commits=tuple(filled(each, *bounds) for each in largest(rates, F.sum("value"))),
         rebalances=tuple(changed),
-        members=tuple(each for each in members if each.name is not OTHERS),
+        members=tuple(members),
     )
+
+
+def _interval_of(report: Report, changes: DataFrame) -> int:
+    """Return the interval, in ms, that divides the time of the commits and of the changes of members."""
+    first, last = (F.unix_millis(bound("at")) for bound in (F.min, F.max))
+    row = changes.select(first, last).first()
+    times = [report.first_at, report.last_at, *(row or ())]
+    known = [at for at in times if at is not None]
+    return interval_for(min(known), max(known))
+
+
+def members_over_time(changes: DataFrame, interval: str) -> Sequence[Series]:
+    """Return the members of the groups with the most changes: the most and the last number of each interval.
+
+    A group may change its members every second, for months.
+    """
+    of_group = changes.select(
+        "group_id",
+        F.window("at", interval)["start"].alias("start"),
+        F.struct(F.unix_millis("at").alias("at"), "log_offset", F.col("member_count").alias("value")).alias(
+            "change"
+        ),
+    )
+    names = _names_of_largest(of_group, F.count("*"))
+    most = F.max_by("change", F.struct("change.value", "change.at", "change.log_offset")).alias("most")
+    both = of_group.where(F.col("group_id").isin(names)).groupBy("group_id", "start")
+    points = both.agg(most, F.max("change").alias("last"))
+    found = [
+        (row["group_id"], row[which]["at"], row[which]["value"])
+        for row in points.collect()
+        for which in (("most", "last") if row["most"]["at"] < row["last"]["at"] else ("last",))
+    ]
+    return series_of(found, names)
 
 
 def _interval(report: Report) -> str:
@@ -201,14 +233,20 @@ def _topics_of(known: Source) -> set[str]:
     return set(topics_in(known.options.path)) - {GROUP_OFFSETS_TOPIC}
 
 
-def largest(rows: DataFrame, rank: Column, together: Callable[[str], Column] = F.sum) -> Sequence[Series]:
-    """Return rows of group_id, at and value as series: the groups of highest rank, and all others as one."""
+def largest(rows: DataFrame, rank: Column) -> Sequence[Series]:
+    """Return rows of group_id, at and value as series: the groups of highest rank, and the sum of all others
+    as one.
+    """
     rows = rows.cache()
     try:
-        ranked = rows.groupBy("group_id").agg(rank.alias("rank")).orderBy(F.desc("rank"), "group_id")
-        names = [row["group_id"] for row in ranked.limit(SHOWN).collect()]
+        names = _names_of_largest(rows, rank)
         named = F.when(F.col("group_id").isin(names), F.col("group_id")).otherwise(F.lit(OTHERS))
-        found = rows.groupBy(named.alias("name"), "at").agg(together("value").alias("value")).collect()
+        found = rows.groupBy(named.alias("name"), "at").agg(F.sum("value").alias("value")).collect()
     finally:
         rows.unpersist()
     return series_of(((row["name"], row["at"], row["value"]) for row in found), [*names, OTHERS])
+
+
+def _names_of_largest(rows: DataFrame, rank: Column) -> list[str]:
+    ranked = rows.groupBy("group_id").agg(rank.alias("rank")).orderBy(F.desc("rank"), "group_id")
+    return [row["group_id"] for row in ranked.limit(SHOWN).collect()]
