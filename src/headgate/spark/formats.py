@@ -34,14 +34,20 @@ from headgate.spark.stream.reader import STREAM_VIEW, GroupStreamReader, names_o
 
 
 class _LogDataSource(DataSource):
-    """The common part of the data sources."""
+    """A view of a log, by the name of its format; `topic` is the only topic with such a log."""
 
+    of_format: ClassVar[str]
     view: ClassVar[View]
     topic: ClassVar[str | None] = None
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.checked = parse(dict(options), self.topic)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return cls.of_format
 
     def schema(self) -> StructType:
         """Return the view's schema, or the selected columns."""
@@ -91,25 +97,17 @@ class HeadgateDataSource(DataSource):
 class OffsetCommitsDataSource(_LogDataSource):
     """`format("headgate_offset_commits")`: the coordinator's log as `schemas.OFFSET_COMMITS`."""
 
+    of_format = "headgate_offset_commits"
     view = OFFSET_COMMITS_VIEW
     topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_offset_commits"
 
 
 class IncompleteCommitsDataSource(_LogDataSource):
     """`format("headgate_incomplete_commits")`: commits that a crash cut, as `schemas.OFFSET_COMMITS`."""
 
+    of_format = "headgate_incomplete_commits"
     view = INCOMPLETE_COMMITS_VIEW
     topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_incomplete_commits"
 
 
 class OffsetHistoryDataSource(_LogDataSource):
@@ -118,13 +116,9 @@ class OffsetHistoryDataSource(_LogDataSource):
     A record that was moved twice because of a crash occurs twice.
     """
 
+    of_format = "headgate_offset_history"
     view = OFFSETS_HISTORY_VIEW
     topic = OFFSETS_HISTORY_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_offset_history"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
@@ -134,48 +128,32 @@ class OffsetHistoryDataSource(_LogDataSource):
 class GroupEventsDataSource(_LogDataSource):
     """`format("headgate_group_events")`: the coordinator's log as `schemas.GROUP_EVENTS`."""
 
+    of_format = "headgate_group_events"
     view = GROUP_EVENTS_VIEW
     topic = GROUP_OFFSETS_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_group_events"
 
 
 class TransactionsDataSource(_LogDataSource):
     """`format("headgate_transactions")`: the transaction coordinator's log as `schemas.TRANSACTIONS`."""
 
+    of_format = "headgate_transactions"
     view = TRANSACTIONS_VIEW
     topic = TRANSACTION_STATE_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_transactions"
 
 
 class ShareDeliveriesDataSource(_LogDataSource):
     """`format("headgate_share_deliveries")`: the share coordinator's log as `schemas.SHARE_DELIVERIES`."""
 
+    of_format = "headgate_share_deliveries"
     view = SHARE_DELIVERIES_VIEW
     topic = SHARE_STATE_TOPIC
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_share_deliveries"
 
 
 class CorruptionsDataSource(_LogDataSource):
     """`format("headgate_corruptions")`: the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`."""
 
+    of_format = "headgate_corruptions"
     view = CORRUPTIONS_VIEW
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "headgate_corruptions"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
