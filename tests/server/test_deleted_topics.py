@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 from tests.server.clients import Client
 from tests.server.disk import DATA_DIR, new_disk
+from tests.server.transactions import TransactionalProducer
 from tests.waiting import until
 
+from headgate.core.contract import Producer, TransactionEnd
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    CommitTransactionalOffsets,
+    EndTransaction,
+    OffsetToCommit,
+)
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
 from headgate.runtime import shard_reloading
@@ -36,9 +45,16 @@ from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from headgate.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 NAME = TopicName("t" * 200)
 OLD_ID, NEW_ID = TopicId(b"o" * 16), TopicId(b"n" * 16)
+ANOTHER = TopicName("another")
+PRODUCER = Producer(77, 0)
 SEVERAL_SLICES = 9_000
 """Partitions whose offsets are removed in several slices of some thousand."""
 
@@ -163,14 +179,39 @@ def test_listeners_that_do_not_wait_are_called_too() -> None:
     run_node(new_disk(), scenario)
 
 
+async def tell(node: BrokerNode, group_id: str, command: Any) -> Any:
+    """Pass a command to the shard of a group."""
+    reply = asyncio.get_running_loop().create_future()
+    node.coordinator.submit(group_id, command, reply.set_result)
+    return await reply
+
+
+async def commit_in_transaction(node: BrokerNode) -> None:
+    """Commit offset 5 for both groups in a transaction that stays open."""
+    for group_id in ("g", "h"):
+        wanted = [(NAME, [OffsetToCommit(0, 5, -1, "")])]
+        asked = CommitOffsets(GroupId(group_id), wanted, is_transactional=True)
+        result = await tell(node, group_id, CommitTransactionalOffsets(asked, PRODUCER))
+        assert result == CommitResult(ErrorCode.NONE)
+
+
+async def end_transaction(node: BrokerNode) -> None:
+    for group_id in ("g", "h"):
+        ended = await tell(node, group_id, EndTransaction(TransactionEnd(PRODUCER, is_committed=True)))
+        assert ended is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
 @pytest.mark.parametrize("changes", range(12))
-def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int) -> None:
-    """The crash is anywhere between the deletion and the next topic of that name; other topics are intact."""
+def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int, is_pending: bool) -> None:
+    """The crash is anywhere between the deletion and the next topic of that name; other topics are intact.
+    A transaction that was open at the crash is committed afterwards.
+    """
     files = new_disk()
 
     async def until_nothing_more_is_written(node: BrokerNode, files: MemoryFileSystem) -> None:
         create(node, OLD_ID)
-        await commit(Client(node))
+        await (commit_in_transaction(node) if is_pending else commit(Client(node)))
         files.inject(Fault(after=changes, times=None))
         delete(node)
         with contextlib.suppress(TimeoutError):
@@ -180,6 +221,8 @@ def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int)
 
     async def afterwards(node: BrokerNode, files: MemoryFileSystem) -> None:
         await until_free(node)
+        if is_pending:
+            await end_transaction(node)
         topic = node.topics.by_name(NAME) or create(node, NEW_ID)
         assert isinstance(topic, Topic)
         expected = 5 if topic.topic_id == OLD_ID else -1
@@ -207,6 +250,99 @@ def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPat
         assert isinstance(create(node, NEW_ID), Refusal)
         await until_free(node)
         create(node, NEW_ID)
+        assert await offsets(client, NEW_ID) == [-1] * 4
+
+    run_node(new_disk(), scenario)
+
+
+def test_names_are_held_while_a_shard_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether it has offsets of a former topic; the other names are free when it is loaded."""
+    monkeypatch.setattr(erasure, "RETRY_MS", 20)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.1)
+    files = new_disk()
+
+    async def until_deleted(node: BrokerNode, files: MemoryFileSystem) -> None:
+        node.topics.create(NewTopic(ANOTHER, TopicId(b"a" * 16), 1), node.system_time())
+        another = node.topics.by_name(ANOTHER)
+        assert another is not None
+        node.topics.delete(another, node.system_time())
+        create(node, OLD_ID)
+        await commit(Client(node))
+        files.inject(Fault(after=3, times=None))
+        delete(node)
+
+    async def afterwards(node: BrokerNode, files: MemoryFileSystem) -> None:
+        assert [runtime.is_active for runtime in node.coordinator.runtimes].count(False) == 1
+        assert ANOTHER in node.topics.held_names
+        assert isinstance(create(node, NEW_ID), Refusal)
+        await until_free(node)
+        assert ANOTHER not in node.topics.held_names
+        create(node, NEW_ID)
+        assert await offsets(Client(node), NEW_ID) == [-1] * 4
+
+    run_node(files, until_deleted)
+    files.crash()
+    # The catalogue is read first, then the log of the first shard.
+    files.inject(Fault(kind="pread", path_ends=".log", after=5))
+    run_node(files, afterwards)
+
+
+async def start_asking(client: Client, request: Any, version: int) -> asyncio.Task[Any]:
+    """Send a request, and return while it is being served."""
+    asking = asyncio.create_task(client.ask(request, version))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    return asking
+
+
+async def replace(node: BrokerNode) -> None:
+    """Delete the topic and create another one of its name."""
+    delete(node)
+    await until_free(node)
+    assert isinstance(create(node, NEW_ID), Topic)
+
+
+def test_a_transactional_commit_on_its_way_does_not_reach_the_next_topic_of_the_name() -> None:
+    """The transaction is asked first; meanwhile the topic is deleted, and its offsets are removed."""
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID)
+        producer = TransactionalProducer(client, version=2)
+        await producer.begin()
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=NAME, partitions=[partition])],
+        )
+        asking = await start_asking(client, request, 5)
+        await replace(node)
+        answer = await asking
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await producer.end(is_committed=True) == ErrorCode.NONE
+        assert await offsets(client, NEW_ID) == [-1] * 4
+
+    run_node(new_disk(), scenario)
+
+
+def test_a_commit_of_many_topics_on_its_way_does_not_reach_the_next_topic_of_a_name() -> None:
+    """Its topics are looked up in steps; meanwhile one of them is deleted."""
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID)
+        partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+        names = [NAME, *(f"u{number}" for number in range(2500))]
+        topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name in names]
+        asking = await start_asking(client, OffsetCommitRequest(group_id="g", topics=topics), 9)
+        await replace(node)
+        answer = await asking
+        assert {one.partitions[0].error_code for one in answer.topics} == {
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
         assert await offsets(client, NEW_ID) == [-1] * 4
 
     run_node(new_disk(), scenario)

@@ -26,6 +26,7 @@ from headgate.core.offsets.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+from headgate.topics.topic import Topic
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -56,12 +57,30 @@ class WideAnswers(NamedTuple):
 class SortedCommit:
     """The response so far, the partitions to commit, and their answers, which the result fills in."""
 
-    __slots__ = ("open_answers", "response", "wanted")
+    __slots__ = ("open_answers", "response", "topics", "wanted")
 
     def __init__(self) -> None:
         self.response = OffsetCommitResponse()
         self.wanted: Wanted = []
+        self.topics: list[Topic] = []
+        """The topic of each of `wanted`."""
         self.open_answers: list[Answers | WideAnswers] = []
+
+    def refuse_deleted(self, error: ErrorCode) -> None:
+        """Refuse what was to be committed in topics that were deleted since. The offsets of their names may
+        be removed already, and those of a commit now would belong to the next topics of these names.
+        """
+        if not any(topic.is_deleted for topic in self.topics):
+            return
+        left = []
+        for topic, wanted, answers in zip(self.topics, self.wanted, self.open_answers, strict=True):
+            if topic.is_deleted:
+                _refuse(answers, error)
+            else:
+                left.append((topic, wanted, answers))
+        self.topics = [topic for topic, _, _ in left]
+        self.wanted = [wanted for _, wanted, _ in left]
+        self.open_answers = [answers for _, _, answers in left]
 
     @property
     def is_whole(self) -> bool:
@@ -119,6 +138,7 @@ def _sort_out_topic(
             answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
         if partition_count(to_commit):
             sorted_commit.wanted.append((known.name, to_commit))
+            sorted_commit.topics.append(known)
             sorted_commit.open_answers.append(to_answer)
     sorted_commit.response.topics.append(
         OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
@@ -220,11 +240,7 @@ def fill_in(open_answers: Sequence[Answers | WideAnswers], result: Any) -> None:
     error = error_of(result)
     if error:
         for answers in open_answers:
-            if isinstance(answers, WideAnswers):
-                answers.errors[answers.waiting] = error
-            else:
-                for answer in answers:
-                    answer.error_code = error
+            _refuse(answers, error)
     elif isinstance(result, CommitResult):
         for topic_index, index in result.too_large:
             answers = open_answers[topic_index]
@@ -232,3 +248,11 @@ def fill_in(open_answers: Sequence[Answers | WideAnswers], result: Any) -> None:
                 answers.errors[answers.waiting[index]] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 answers[index].error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def _refuse(answers: Answers | WideAnswers, error: ErrorCode) -> None:
+    if isinstance(answers, WideAnswers):
+        answers.errors[answers.waiting] = error
+    else:
+        for answer in answers:
+            answer.error_code = error

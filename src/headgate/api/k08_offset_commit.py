@@ -26,6 +26,7 @@ from headgate.api.commit_messages import (
 from headgate.api.commit_repeat import commit_repeat
 from headgate.api.contract import Call, Node
 from headgate.api.needs import of_group_and_topics
+from headgate.api.offset_topics import unknown_topic_error
 from headgate.api.registration import Api
 from headgate.core.offsets.commit import ACCEPTED
 from headgate.security.resources import Operation
@@ -49,6 +50,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
 
 
 def _commit_later(node: Node, call: Call, request: OffsetCommitRequest, sorted_commit: SortedCommit) -> None:
+    sorted_commit.refuse_deleted(unknown_topic_error(call.api_version))
     response = _commit(node, call, request, sorted_commit)
     if response is not None:
         call.answer_aside(lambda: response)

@@ -95,6 +95,10 @@ class _Commit:
         if error:
             self._answer(error)
             return
+        self._sorted.refuse_deleted(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not self._sorted.wanted:
+            self._answer(ErrorCode.NONE)
+            return
         request = self._request
         instance_id = request.group_instance_id
         asked = CommitOffsets(

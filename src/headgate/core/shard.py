@@ -307,8 +307,8 @@ class GroupShard:
         return len(self.offsets)
 
     def topics_with_offsets(self) -> set[TopicName]:
-        """Return the topics with committed offsets of any group."""
-        return self.offsets.topics_with_offsets()
+        """Return the topics with committed or pending offsets of any group."""
+        return self.offsets.topics_with_offsets() | self.pending.topics()
 
     def forecasts(self) -> ForecastSteps:
         """Return the forecasts of expiry of all groups without members, in small steps."""

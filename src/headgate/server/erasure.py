@@ -3,13 +3,13 @@
 Offsets are stored by topic name. From the deletion of a topic its name is held (`headgate.topics.held_names`)
 until every shard has durably removed the offsets committed for it. No other topic can be created with this
 name before. After a crash the catalogue therefore says what to do: a name of a former topic, which no topic
-has now, may still have offsets.
+has now, may still have offsets. While a shard cannot be loaded, any of them may.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -39,11 +39,32 @@ class OffsetErasure:
     def start(self) -> None:
         """Finish removals that an earlier run of the server did not, and watch for deleted topics."""
         former = self._topics.former_names()
-        if former:
-            left = set().union(*(shard.topics_with_offsets() for shard in self._coordinator.shards()))
-            for name in former & left:
+        if former and self._are_all_loaded():
+            for name in former & self._names_with_offsets():
                 self._erase(name)
+        elif former:
+            for name in former:
+                self._topics.held_names.hold(name)
+            self._when_loaded(former)
         self._topics.on_deleted.append(lambda topic: self._erase(topic.name))
+
+    def _are_all_loaded(self) -> bool:
+        return all(runtime.is_active for runtime in self._coordinator.runtimes)
+
+    def _names_with_offsets(self) -> set[TopicName]:
+        return set().union(*(shard.topics_with_offsets() for shard in self._coordinator.shards()))
+
+    def _when_loaded(self, former: Collection[TopicName]) -> None:
+        """Finish the removals for these names, which are held, as soon as all shards are loaded."""
+        if not self._are_all_loaded():
+            self._call_later(RETRY_MS, lambda: self._when_loaded(former))
+            return
+        left = self._names_with_offsets()
+        for name in former:
+            if name in left:
+                self._ask(name)
+            else:
+                self._topics.held_names.release(name)
 
     def _erase(self, name: TopicName) -> None:
         self._topics.held_names.hold(name)

@@ -98,6 +98,10 @@ class PendingOffsets:
         """Return the groups with a pending offset."""
         return list(self._topics)
 
+    def topics(self) -> set[TopicName]:
+        """Return the topics with a pending offset of any group."""
+        return {topic for topics in self._topics.values() for topic in topics}
+
     def has_group(self, group_id: GroupId) -> bool:
         """Return whether a group has a pending offset."""
         return group_id in self._topics
