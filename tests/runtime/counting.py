@@ -123,7 +123,12 @@ class Setup:
 
 
 @asynccontextmanager
-async def setup(files: FileSystem, data_dir: Path = DATA_DIR, **given: str) -> AsyncIterator[Setup]:
+async def setup(
+    files: FileSystem,
+    data_dir: Path = DATA_DIR,
+    new_shard: Callable[[], Counter] = Counter,
+    **given: str,
+) -> AsyncIterator[Setup]:
     settings = Settings({name.replace("_", "."): value for name, value in given.items()})
     clock = Clock()
     files.make_directory(data_dir)
@@ -138,7 +143,7 @@ async def setup(files: FileSystem, data_dir: Path = DATA_DIR, **given: str) -> A
     group_commit = GroupCommit(asyncio.get_running_loop(), sync_seconds.append)
     partition = topic.partition(0)
     log = LocalLog(partition, group_commit)
-    runtime = ShardRuntime(counters(), log, clock)
+    runtime = ShardRuntime(counters(new_shard), log, clock)
     await runtime.load()
     yield Setup(runtime, log, group_commit, partition, files, sync_seconds)
     group_commit.close()

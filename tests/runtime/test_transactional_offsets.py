@@ -266,6 +266,42 @@ def test_a_checkpoint_waits_for_what_is_applied() -> None:
     run(scenario)
 
 
+def test_a_checkpoint_that_has_begun_waits_for_what_is_applied_since() -> None:
+    """Else the first part of the image would apply all of it at once, and hold the event loop."""
+
+    async def scenario() -> None:
+        life = await begin()
+        await life.submit(wide(7, "g", WIDE))
+        await whole(life)
+        slowly(life)
+        turns, turns_before = 0, []
+
+        async def execute(work: Callable[[], None]) -> None:
+            work()
+            turns_before.append(turns)
+            if len(turns_before) == 1:
+                await end(life, 7)
+                assert life.runtime.is_finishing
+
+        async def rounds() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.get_running_loop().create_task(rounds())
+        await life.write(execute)
+        beside.cancel()
+        assert turns_before[1] - turns_before[0] >= WIDE // STEP
+        life.kill()
+        again = await begin(life.files)
+        assert again.runtime.checkpoint_position > 0
+        assert len(again.held()) == WIDE
+        again.end()
+
+    run(scenario)
+
+
 @pytest.mark.plants_failures("shard")
 def test_a_shard_that_fails_while_it_finishes_is_loaded_and_refuses_what_waits() -> None:
     """The log has the marker; the load ends the transaction."""

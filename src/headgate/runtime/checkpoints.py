@@ -64,12 +64,13 @@ class CheckpointWriter:
 
     async def write(self, execute: Execute) -> None:
         """Write the checkpoint beside other work. Raises OSError, CorruptBatch, CheckpointGivenUp."""
-        while self._runtime.is_finishing:
-            await asyncio.sleep(0)
-        position = self._runtime.written_position
         parts = self._shard.image()
         try:
             await execute(self._file.begin)
+            while self._runtime.is_finishing:
+                await asyncio.sleep(0)
+            self._check()
+            position = self._runtime.written_position
             while (part := self._next(parts)) is not None:
                 self._check()
                 await execute(partial(self._file.add, *part))

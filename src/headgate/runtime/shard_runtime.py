@@ -16,7 +16,8 @@ It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
    command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
 6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
 7. What takes long to encode or to apply is encoded and applied in slices. Meanwhile the shard is FINISHING:
-   commands wait, in their order, and no timer runs.
+   commands wait in their order, and due timers wait among them, so that long records without end cannot hold
+   the timers up.
 8. A write has at most some megabytes. If there is more, the next iterations write it, and commands go on.
 """
 
@@ -113,7 +114,7 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class _Later(NamedTuple):
-    """A command that waits until the shard has applied a long record."""
+    """A command, or a Tick for the due timers, that waits until the shard has applied a long record."""
 
     command: Any
     waiting: Waiting
@@ -175,6 +176,8 @@ class ShardRuntime(Generic[ShardT]):
         self._unfinished: deque[Iterator[None]] = deque()
         """What is left of the application of records; see `FinishesLater`, and `_take_in_steps`."""
         self._later: deque[_Later] = deque()
+        self._is_tick_waiting = False
+        """Whether the due timers wait among the commands."""
         self._batches.drop()
         self._held.drop()
         self._is_flush_due = False
@@ -199,7 +202,7 @@ class ShardRuntime(Generic[ShardT]):
     @property
     def is_finishing(self) -> bool:
         """Whether a long command is being encoded, applied or written: no checkpoint can begin now."""
-        return self._is_taking_steps or self._is_partly_written
+        return bool(self._unfinished) or self._is_partly_written
 
     @property
     def _is_taking_steps(self) -> bool:
@@ -437,9 +440,16 @@ class ShardRuntime(Generic[ShardT]):
         end = self.seconds() + FINISH_SLICE_SECONDS
         before = NOW.asker
         while self._later and self._state is State.FINISHING and not self._unfinished:
-            command, (on_reply, NOW.asker), key = self._later.popleft()
-            self._submit(command, on_reply, key)
-            NOW.asker = before
+            command, (on_reply, asker), key = self._later.popleft()
+            if type(command) is Tick:
+                self._is_tick_waiting = False
+                self._run_timers(self.shard.next_deadline())
+            else:
+                NOW.asker = asker
+                try:
+                    self._submit(command, on_reply, key)
+                finally:
+                    NOW.asker = before
             if self.seconds() > end:
                 break
         return not self._later and not self._unfinished
@@ -551,27 +561,34 @@ class ShardRuntime(Generic[ShardT]):
         self.shard.handle(SystemTimeMoved(ahead_ms), now)
 
     def _arm_timer(self) -> None:
-        if not self._is_closed:
+        if not self._is_closed and not self._is_tick_waiting:
             self._timer.arm(self.shard.next_deadline())
 
     def _on_timer(self, deadline: Millis) -> None:
+        if self._state is State.ACTIVE:
+            self._run_timers(deadline)
+        elif self._state is State.FINISHING:
+            self._is_tick_waiting = True
+            self._later.append(_Later(Tick(), NOBODY, None))
+
+    def _run_timers(self, deadline: Millis | None) -> None:
         """Run the due timers, one Tick after the other, for the length of a slice."""
-        if self._state is not State.ACTIVE:
+        if self._is_closed:
             return
         outer = self.watch.begin(TIMERS)
         try:
             self._tick(deadline)
         finally:
             self.watch.end(outer)
-        if self._state is State.ACTIVE:
+        if self._state in _SERVING:
             self._arm_timer()  # also if the loop's clock was slightly ahead
 
-    def _tick(self, due: Millis) -> None:
+    def _tick(self, due: Millis | None) -> None:
         """Run the timers that are due, the first of them at `due`."""
-        deadline: Millis | None = due
+        deadline = due
         now = self._now()
         slice_end = self.seconds() + TICK_SLICE_SECONDS
-        while self._state is State.ACTIVE and deadline is not None and deadline <= now:
+        while self._state in _SERVING and not self._unfinished and deadline is not None and deadline <= now:
             if not self._run(Tick(), 0):
                 self._timer.pause(TICK_PAUSE_SECONDS)
                 break
