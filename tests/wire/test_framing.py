@@ -12,6 +12,7 @@ from tests.wire.kio_oracle import CASES, Case
 from headgate.wire.codec import decode
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
 from headgate.wire.framing import (
+    MOST_HEADER_FIELDS,
     FrameReader,
     RequestHeader,
     is_flexible,
@@ -23,6 +24,7 @@ from headgate.wire.framing import (
 from headgate.wire.messages import APIS
 from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.primitives import write_varint
 
 LIMIT = 1000
 
@@ -200,3 +202,16 @@ def test_a_request_and_its_response() -> None:
     answer = response_frame(header.correlation_id, header.api_key, header.api_version, ApiVersionsResponse())
     (response,) = FrameReader(LIMIT).feed(bytes(answer))
     assert decode(ApiVersionsResponse, 3, response, 4) == ApiVersionsResponse()
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_HEADER_FIELDS, MOST_HEADER_FIELDS + 1, 50_000_000])
+def test_few_tagged_fields_of_a_header_are_skipped(count: int) -> None:
+    """Headers are read on the event loop, and a frame has room for very many fields."""
+    start = request_frame(HeartbeatRequest(), 4, 7, "me")[4:16]
+    fields = b"\x05\0" * min(count, MOST_HEADER_FIELDS + 1)
+    frame = start + write_varint(count) + fields + b"body"
+    if count > MOST_HEADER_FIELDS:
+        with pytest.raises(MalformedMessage, match=f"{count} tagged fields"):
+            read_request_header(frame)
+    else:
+        assert frame[read_request_header(frame).body_at :] == b"body"

@@ -24,6 +24,10 @@ _FETCHES: Final = (1, 78)
 LENGTH_SIZE: Final = 4
 TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS connection."""
+MOST_HEADER_FIELDS: Final = 100
+"""Tagged fields that a request's header may have. No version of Kafka has any. Headers are read on the event
+loop, where tens of millions would take many seconds.
+"""
 HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ")
 
 _LENGTH = struct.Struct(">i")
@@ -150,7 +154,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
             tagged_fields = frame[at]
             at += 1
             if tagged_fields:
-                at = skip_tagged_fields(frame, at, tagged_fields)
+                at = skip_tagged_fields(frame, at, tagged_fields, MOST_HEADER_FIELDS)
     except (struct.error, IndexError):
         raise MalformedMessage(f"request header: truncated at {len(frame)} bytes") from None
     except UnicodeDecodeError:

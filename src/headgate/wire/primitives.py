@@ -5,6 +5,8 @@ from __future__ import annotations
 LONGEST_STRING_BYTES = 0x7FFF
 """Longest string, as in Kafka. It is also the limit for compact lengths, because records cannot hold more."""
 
+_ANY_NUMBER = 1 << 35
+
 
 class InvalidEncoding(Exception):
     """The reason why bytes are invalid. The caller that knows the field raises MalformedMessage instead."""
@@ -24,11 +26,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             raise InvalidEncoding("has a length of more than five bytes")
 
 
-def skip_tagged_fields(data: bytes, at: int, first_byte: int) -> int:
-    """Return the position after a section of unknown tagged fields."""
+def skip_tagged_fields(data: bytes, at: int, first_byte: int, most: int = _ANY_NUMBER) -> int:
+    """Return the position after a section of unknown tagged fields, of which there may be at most so many."""
     count = first_byte
     if first_byte > 0x7F:
         count, at = read_varint(data, at - 1)
+    if count > most:
+        raise InvalidEncoding(f"has {count} tagged fields; at most {most} are read")
     for _ in range(count):
         tag, at = read_varint(data, at)
         length, at = read_varint(data, at)
