@@ -6,6 +6,7 @@
 2. This module sets the topic's settings: its retention is `offsets.history.retention.ms`.
 3. A history that was switched off and on again starts empty: its old records would leave a gap.
 4. One query at a time is answered, in slices beside other work. Other queries wait.
+5. Compaction removes authors of changes that are older than the retention (`old_authors`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headgate.core.offsets.history import FIRST_TIME, GroupHistory, HistoryColle
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
+from headgate.history.old_authors import OldAuthors
 from headgate.history.outcomes import undecided
 from headgate.history.scan import ScanCancelled, ScanOrder, known_since, scan
 from headgate.history.writer import (
@@ -189,12 +191,19 @@ class OffsetHistory:
         """Return the rules for the compaction of a partition."""
         if not is_internal(partition.topic.name):
             return NO_RULES
-        if self._topic is None or partition.topic.name != GROUP_OFFSETS_TOPIC:
+        if partition.topic.name != GROUP_OFFSETS_TOPIC:
             return CompactionRules(new_completeness=RunCompleteness)
+        if self._topic is None:
+            return CompactionRules(new_completeness=RunCompleteness, expired=self._old_authors())
         history = self._topic.partition(partition.index)
         is_first = not partition.log.compacted_to
         writer = HistoryWriter(history, self._clock, is_first=is_first, moved_from=partition.log)
-        return CompactionRules(RunCompleteness, writer)
+        return CompactionRules(RunCompleteness, writer, self._old_authors())
+
+    def _old_authors(self) -> OldAuthors | None:
+        if self._retention_ms < 0:
+            return None
+        return OldAuthors(Millis(self._clock.system_time() - self._retention_ms))
 
     # --- the queries ---
 

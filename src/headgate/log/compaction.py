@@ -2,7 +2,8 @@
 
 `LastRecords` finds the last record of every key. Then all closed segments from the log's start to the end of
 that range are copied, oldest first, without records replaced by later ones, records without a key, records
-that never counted (`Completeness`; aborted transactions), and expired tombstones. Rules, Kafka's:
+that never counted (`Completeness`; aborted transactions), expired tombstones, and records that have no use
+any more (`Expired`). Rules, Kafka's:
 
 1. A batch without remaining records is removed, unless it is its producer's last: then its header remains,
    with the sequence. A segment never becomes empty: then too a header remains.
@@ -37,6 +38,7 @@ from headgate.log.last_records import (
     CompactionOrder,
     Completeness,
     Dropped,
+    Expired,
     LastRecords,
     Steps,
     Work,
@@ -62,6 +64,7 @@ __all__ = [
     "CompactionResult",
     "Completeness",
     "Dropped",
+    "Expired",
     "Steps",
     "Work",
     "compact",
@@ -259,13 +262,17 @@ class _Compaction:
         if not batches:
             return
         columns = plain_columns(batches)
-        if columns is None or (columns.value_sizes < 0).any():
+        if columns is None or (columns.value_sizes < 0).any() or self._has_expired(columns):
             for header, batch in batches:
                 yield from self._copy_batch(header, batch, output)
         else:
             yield from self._copy_columns(batches, columns, output)
         if output.is_flush_due:
             yield output.flush
+
+    def _has_expired(self, columns: RecordColumns) -> bool:
+        expired = self._order.expired
+        return expired is not None and expired.has_any(columns)
 
     def _copy_columns(
         self, batches: Sequence[tuple[BatchHeader, Buffer]], columns: RecordColumns, output: CompactionOutput
@@ -342,6 +349,9 @@ class _Compaction:
             return False
         if self._last.get(record.key) <= offset:
             horizon = header.delete_horizon_ms
+            if self._order.expired is not None and self._order.expired.has(record):
+                self._records_dropped += 1
+                return False
             if record.value is not None or horizon is None or self._order.now_ms < horizon:
                 return True
         self._records_dropped += 1

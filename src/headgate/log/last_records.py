@@ -100,6 +100,18 @@ class Dropped(Protocol):
         ...
 
 
+class Expired(Protocol):
+    """Decides which records have no use any more, though they are the last ones of their keys."""
+
+    def has(self, record: Record) -> bool:
+        """Return whether this record is to be removed. `Dropped` does not get it."""
+        ...
+
+    def has_any(self, columns: RecordColumns) -> bool:
+        """Return whether any of these records is; all have keys, and none has headers."""
+        ...
+
+
 class CompactionCancelled(Exception):
     """The log changed since the compaction began: it was truncated, shortened, deleted, or failed."""
 
@@ -117,6 +129,7 @@ class CompactionOrder:
     table_bytes: int = 128 << 20
     new_completeness: Callable[[], Completeness] | None = None
     dropped: Dropped | None = None
+    expired: Expired | None = None
     is_slice_over: Callable[[], bool] = lambda: False
 
 

@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING
 from headgate.domain.ids import Millis, TopicId
 from headgate.domain.settings import LONG_MAX
 from headgate.log.backlog import Backlog, backlog_of
-from headgate.log.compaction import CompactionOrder, CompactionResult, Completeness, Dropped, Steps, compact
+from headgate.log.compaction import (
+    CompactionOrder,
+    CompactionResult,
+    Completeness,
+    Dropped,
+    Expired,
+    Steps,
+    compact,
+)
 from headgate.log.header import CorruptBatch
 from headgate.topics.waiters import PartitionKey
 
@@ -43,6 +51,7 @@ class CompactionRules:
 
     new_completeness: Callable[[], Completeness] | None = None
     dropped: Dropped | None = None
+    expired: Expired | None = None
 
 
 NO_RULES = CompactionRules()
@@ -143,6 +152,7 @@ class Compactor:
             table_bytes=settings["log.cleaner.dedupe.buffer.size"],
             new_completeness=rules.new_completeness,
             dropped=rules.dropped,
+            expired=rules.expired,
             is_slice_over=is_slice_over,
         )
         return CompactionJob(partition, chosen.backlog.dirty_ratio, self._steps(chosen, order))
