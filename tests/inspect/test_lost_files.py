@@ -130,6 +130,18 @@ def test_a_missing_index_is_noted_because_it_is_rebuilt(data_dir: Path) -> None:
     assert any(note.file == f"{FLIGHTS}/{99:020d}.index" for note in notes(data_dir))
 
 
+@pytest.mark.parametrize("name", [FLIGHTS, OFFSETS])
+def test_a_missing_directory_of_a_partition_is_found_after_a_clean_stop(data_dir: Path, name: str) -> None:
+    """The server would begin an empty log; after a crash nothing tells it from one that was never written."""
+    assert errors(data_dir) == []
+    shutil.rmtree(data_dir / name)
+    (error,) = errors(data_dir)
+    assert error.file == name
+    assert "missing" in error.what
+    crash(data_dir)
+    assert errors(data_dir) == []
+
+
 @pytest.mark.parametrize("name", ["nobodys-0", "flights-2", "flights-00"])
 def test_a_directory_that_the_catalogue_does_not_have_is_an_error(data_dir: Path, name: str) -> None:
     """An unknown topic, an unknown partition, or a number with leading zeros."""

@@ -6,13 +6,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.topics.disk import DATA, NOW, Disk, append, create, told
 
 from headgate.log.filesystem import MemoryFileSystem, read_file
 from headgate.log.walking import walk_batches
 from headgate.server.identity import FILE_NAME, check_identity, cluster_id
 from headgate.topics.catalogue import CatalogueCorrupt
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in, ranges_of
 from headgate.topics.topics import Topics
 
 CATALOGUE = DATA / "catalogue"
@@ -190,13 +192,16 @@ def test_the_cluster_id_of_an_older_directory_is_recorded(disk: Disk) -> None:
 def test_an_invalid_clean_stop_marker_is_ignored(disk: Disk) -> None:
     """The start is then one after a crash."""
     before = filled(disk, is_closed=True)
-    stop = CleanStop(("ab-0", "cd-1"), 7)
+    stop = CleanStop(("ab-0", "cd-1"), 7, {"ab": "0-4,7"})
     assert CleanStop.decode(stop.encode()) == stop
     for text in (
         stop.encode().replace(b"ab-0", b"ab-1"),
         stop.encode().replace(b" 7", b" 3"),
         b"",
         b'{"v": 1, "unrecovered": [], "catalogue": "many"}',
+        b'{"v": 1, "unrecovered": [], "catalogue": 7, "written": []}',
+        b'{"v": 1, "unrecovered": [], "catalogue": 7, "written": {"ab": 3}}',
+        b'{"v": 1, "unrecovered": [], "catalogue": 7, "written": {"ab": "0-"}}',
         b'{"v": 1}',
         b"[]",
         b'{"v": 2}',
@@ -206,3 +211,34 @@ def test_an_invalid_clean_stop_marker_is_ignored(disk: Disk) -> None:
         topics = disk.start()
         assert told(topics) == before
         assert CLEAN_SHUTDOWN_FILE not in disk.files.listdir(DATA)
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_ranges_of_partitions_have_each_of_them(indexes: set[int]) -> None:
+    """A topic has up to a million partitions, and most were written in order."""
+    assert ranges_of(range(5000)) == "0-4999"
+    if indexes:
+        assert list(indexes_in(ranges_of(sorted(indexes)))) == sorted(indexes)
+
+
+def test_a_start_reports_directories_that_were_there_at_the_stop(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their logs begin anew, and nobody else would notice; a partition that was never written has none."""
+    topics = disk.start()
+    letters = create(topics, disk, "letters", partitions=9)
+    for index in (0, 2, 3, 4, 7):
+        append(letters, b"x", partition=index)
+    topics.close()
+    for index in (2, 3, 7):
+        directory = DATA / f"letters-{index}"
+        for name in disk.files.listdir(directory):
+            disk.files.remove(directory / name)
+        disk.files.remove_directory(directory)
+    again = disk.start()
+    (line,) = [record for record in caplog.records if "directories of partitions" in record.message]
+    assert (line.topic, line.partitions) == ("letters", "2-3,7")  # type: ignore[attr-defined]
+    caplog.clear()
+    again.close()
+    disk.start()
+    assert not caplog.records

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.domain.ids import TopicName
+from headgate.domain.ids import TopicId, TopicName
 from headgate.inspect.directory import (
     IDENTITY_FILE,
     DataDirectory,
@@ -19,7 +19,7 @@ from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
 
 _RECHECKS = 3
 _RECHECK_AFTER_S = 0.2
@@ -69,6 +69,7 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
     _check_node_files(directory, findings)
     _check_catalogue(directory, findings, on_progress)
     _check_directories(directory, findings)
+    _check_written(directory, findings)
     epoch = directory.catalogue.leader_epoch if directory.catalogue is not None else None
     for place in directory.partitions:
         log = LogToCheck(
@@ -194,6 +195,25 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
             findings.note(name, "a temporary file of an interrupted write", "Nothing: it is overwritten.")
         else:
             findings.note(name, "not a file of a server", "Check what it is: the server ignores it.")
+
+
+def _check_written(directory: DataDirectory, findings: Findings) -> None:
+    """Report partitions that had a directory at the last clean stop and have nothing of their name now."""
+    stop = CleanStop.decode(directory.marker or b"")
+    if stop is None or directory.catalogue is None:
+        return
+    for topic_id, ranges in stop.written.items():
+        entry = directory.catalogue.by_id.get(TopicId(bytes.fromhex(topic_id)))
+        if entry is None:
+            continue
+        for index in indexes_in(ranges):
+            name = f"{entry.name}-{index}"
+            if index < entry.partition_count and not (directory.path / name).exists():
+                findings.error(
+                    name,
+                    "the directory of this partition is missing: it was there when the server stopped",
+                    "The next start begins its log anew at offset 0. Restore the directory from a backup.",
+                )
 
 
 def _is_in_the_way(directory: DataDirectory, name: str) -> bool:

@@ -1,19 +1,25 @@
 """The marker of a clean stop, `clean-shutdown`: every log was closed, and the catalogue ended at this offset.
 
-    {"v": 1, "unrecovered": ["<topic id>-<partition>", ...], "catalogue": 71, "crc32c": 1234567}
+    {"v": 1, "unrecovered": ["<topic id>-<partition>", ...], "catalogue": 71,
+     "written": {"<topic id>": "0-4,7", ...}, "crc32c": 1234567}
 
-`unrecovered` names the logs that an earlier crash may have torn and that were not opened since. An incomplete
-marker is ignored: the start is then one after a crash, which checks every log.
+`unrecovered` names the logs that an earlier crash may have torn and that were not opened since. `written` has
+the partitions with a directory: a partition without one was never written, unless it is named here. An
+incomplete marker is ignored: the start is then one after a crash, which checks every log.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from crc32c import crc32c
 
 CLEAN_SHUTDOWN_FILE = "clean-shutdown"
+_RANGES: Final = re.compile(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*")
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,10 +29,13 @@ class CleanStop:
     unrecovered: tuple[str, ...]
     catalogue_end: int
     """End offset of the catalogue's log; 0 if it was not recorded."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """Ranges of partitions with a directory, by topic id; none of a marker of an older Headgate."""
 
     def encode(self) -> bytes:
         """Return the contents of the file."""
-        fields = {"v": 1, "unrecovered": list(self.unrecovered), "catalogue": self.catalogue_end}
+        fields: dict[str, object] = {"v": 1, "unrecovered": list(self.unrecovered)}
+        fields |= {"catalogue": self.catalogue_end, "written": dict(self.written)}
         return json.dumps({**fields, "crc32c": _sum_of(fields)}).encode()
 
     @classmethod
@@ -39,15 +48,41 @@ class CleanStop:
         if not isinstance(fields, dict) or fields.get("v") != 1:
             return None
         expected = fields.pop("crc32c", None)
-        names, end = fields.get("unrecovered"), fields.get("catalogue", 0)
-        if fields.keys() - {"catalogue"} != {"v", "unrecovered"}:
+        names, end, written = fields.get("unrecovered"), fields.get("catalogue", 0), fields.get("written", {})
+        if fields.keys() - {"catalogue", "written"} != {"v", "unrecovered"}:
             return None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return None
-        if type(end) is not int or (expected is not None and expected != _sum_of(fields)):
+        if type(end) is not int or not _are_ranges(written):
             return None
-        return cls(tuple(names), end)
+        if expected is not None and expected != _sum_of(fields):
+            return None
+        return cls(tuple(names), end, written)
 
 
-def _sum_of(fields: dict[str, object]) -> int:
+def ranges_of(indexes: Sequence[int]) -> str:
+    """Return ascending partition indexes as text: `0-4,7`."""
+    ranges: list[list[int]] = []
+    for index in indexes:
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def indexes_in(ranges: str) -> Iterator[int]:
+    """Yield the partition indexes in such a text."""
+    for one in ranges.split(","):
+        first, _, last = one.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _are_ranges(written: Any) -> bool:
+    return isinstance(written, dict) and all(
+        isinstance(ranges, str) and _RANGES.fullmatch(ranges) for ranges in written.values()
+    )
+
+
+def _sum_of(fields: Mapping[str, object]) -> int:
     return crc32c(json.dumps(fields, sort_keys=True).encode())

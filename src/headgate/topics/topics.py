@@ -30,7 +30,7 @@ from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.catalogue_opening import PARTITION_DIRECTORY, open_catalogue
 from headgate.topics.changed_settings import SettingsChange, apply_changed_settings
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in, ranges_of
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
@@ -115,6 +115,8 @@ class Topics:
         topics = cls(shared, catalogue)
         topics.last_stop = "clean" if stop is not None else "crash" if catalogue.topics else "none"
         topics._find_partitions(None if stop is None else set(stop.unrecovered))
+        if stop is not None:
+            topics._report_missing(stop)
         return topics
 
     def use_thread(self, run_aside: RunAside) -> None:
@@ -402,13 +404,21 @@ class Topics:
         try:
             self._catalogue.close()
             if is_clean:
-                unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
-                stop = CleanStop(
-                    tuple(f"{name}-{index}" for name, index in unrecovered), self._catalogue.end_offset
-                )
-                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, stop.encode())
+                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, self._stop().encode())
         except OSError as problem:
             logger.error("the stop cannot be marked as clean", extra={"error": problem})
+
+    def _stop(self) -> CleanStop:
+        unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
+        return CleanStop(
+            tuple(f"{name}-{index}" for name, index in unrecovered),
+            self._catalogue.end_offset,
+            {
+                topic.topic_id.hex(): ranges_of(written)
+                for topic in self.all()
+                if (written := topic.written_partitions())
+            },
+        )
 
     def _add(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
@@ -442,6 +452,21 @@ class Topics:
             if unrecovered is None or f"{topic.topic_id.hex()}-{index}" in unrecovered:
                 self._shared.unrecovered.add((topic.topic_id, index))
         self._leftovers.all_found()
+
+    def _report_missing(self, stop: CleanStop) -> None:
+        """Log which partitions had a directory at the clean stop and have none now."""
+        for topic in self.all():
+            ranges = stop.written.get(topic.topic_id.hex())
+            if ranges is None:
+                continue
+            there = set(topic.written_partitions())
+            missing = [index for index in indexes_in(ranges) if index not in there]
+            if missing:
+                logger.error(
+                    "directories of partitions are missing: their logs begin anew at offset 0; stop the "
+                    "server and restore them from a backup",
+                    extra={"topic": topic.name, "partitions": ranges_of(missing)},
+                )
 
 
 def _storage_refusal(problem: OSError) -> Refusal:
