@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,9 @@ from headgate.wire.errors import MalformedMessage
 from headgate.wire.message import Message
 from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
+from headgate.wire.messages.offset_fetch import OffsetFetchRequest
 from headgate.wire.messages.produce import ProduceRequest
+from headgate.wire.reading import MOST_ELEMENTS
 
 MUTATIONS = 40
 
@@ -110,6 +113,27 @@ def test_an_array_of_integers_cannot_be_longer_than_the_data() -> None:
     replicas = b"\x00\x00\x00\x03" + bytes(11)
     with pytest.raises(MalformedMessage, match=r"replica_nodes has the length 3, but 11 bytes are left"):
         decode(MetadataResponse, 0, broker_and_topic_head + partition_head + replicas)
+
+
+def test_a_request_has_a_limited_number_of_elements() -> None:
+    """An element of two bytes takes a hundred in memory: a frame of the largest size would take gigabytes."""
+    count = MOST_ELEMENTS + 1
+    with pytest.raises(MalformedMessage, match="topics has more elements than a request may have"):
+        decode(MetadataRequest, 1, struct.pack(">i", count) + bytes(2 * count))
+
+
+def test_the_elements_of_all_arrays_of_a_request_are_counted() -> None:
+    """Two topics with many partitions each have too many together."""
+
+    def topic(count: int) -> bytes:
+        return b"\0\1t" + struct.pack(">i", count) + bytes(4 * count)
+
+    half = MOST_ELEMENTS // 2 - 1
+    start = b"\0\1g" + struct.pack(">i", 2)
+    whole = decode(OffsetFetchRequest, 2, start + topic(half) + topic(half))
+    assert [len(one.partition_indexes) for one in whole.topics or ()] == [half, half]
+    with pytest.raises(MalformedMessage, match=r"topics\.partition_indexes has more elements"):
+        decode(OffsetFetchRequest, 2, start + topic(half) + topic(half + 1))
 
 
 def test_a_null_is_read_only_where_the_version_allows_it() -> None:

@@ -56,6 +56,11 @@ def too_long(length: int) -> InvalidEncoding:
     return InvalidEncoding(f"has the length {length}, but no string is longer than {LONGEST_STRING_BYTES}")
 
 
+def too_many(most: int) -> InvalidEncoding:
+    """Return the error for a request whose arrays have more than `most` elements together."""
+    return InvalidEncoding(f"has more elements than a request may have, which is {most} in all its arrays")
+
+
 def write_varint(value: int) -> bytes:
     """Encode an unsigned varint."""
     if value < 0x80:

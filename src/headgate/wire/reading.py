@@ -7,17 +7,19 @@ Rules:
 2. Every length is checked against the bytes left before it is used.
 3. Unknown tagged fields are skipped. Bytes after the message are ignored.
 4. Invalid bytes always raise `MalformedMessage`, which names the field.
+5. The arrays of a request have at most `MOST_ELEMENTS` elements together: an element of two bytes takes up to
+   a hundred in memory.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headgate.wire.errors import MalformedMessage
 from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
-from headgate.wire.message import EMPTY, FRESH, Message, Struct
+from headgate.wire.message import EMPTY, FRESH, Message, Request, Struct
 from headgate.wire.primitives import (
     LONGEST_STRING_BYTES,
     InvalidEncoding,
@@ -25,10 +27,18 @@ from headgate.wire.primitives import (
     read_varint,
     skip_tagged_fields,
     too_long,
+    too_many,
 )
 from headgate.wire.source import Source
 from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, leading_fields, mixed_layout
 from headgate.wire.wide_reading import WideArray, read_wide
+
+MOST_ELEMENTS: Final = 4_000_000
+"""Elements of all arrays of one request, those within elements included."""
+_TINY: Final = ("int8", "bool")
+"""Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and
+memory has each of these values once.
+"""
 
 MessageT = TypeVar("MessageT", bound=Message)
 Reader = Callable[[bytes, int], MessageT]
@@ -48,6 +58,7 @@ class ReaderSource:
         self.message_type = message_type
         self.version = version
         self.flexible = is_flexible(message_type, version)
+        self.is_request = issubclass(message_type, Request)
         self.source = Source(f"{message_type.__name__} v{version}")
         self.source.namespace.update(
             new=object.__new__,
@@ -56,6 +67,7 @@ class ReaderSource:
             skip_tagged_fields=skip_tagged_fields,
             bad_length=bad_length,
             too_long=too_long,
+            too_many=too_many,
             read_wide=read_wide,
             WideArray=WideArray,
             malformed=self._malformed,
@@ -70,6 +82,8 @@ class ReaderSource:
         source = self.source
         with source.block("def read(data, at):"):
             source.line("size = len(data)")
+            if self.is_request:
+                source.line(f"room = {MOST_ELEMENTS}")
             with source.block("try:"):
                 message = self._struct(self.message_type)
                 self._end_run()
@@ -173,6 +187,10 @@ class ReaderSource:
         width = struct.calcsize(">" + FIXED_FORMATS.get(field.kind, "x"))
         with source.block(f"if n < 0 or n{f' * {width}' if width > 1 else ''} > size - at:"):
             source.line("raise bad_length(n, size - at)")
+        if self.is_request and field.kind not in _TINY:
+            source.line("room -= n")
+            with source.block("if room < 0:"):
+                source.line(f"raise too_many({MOST_ELEMENTS})")
         if field.kind in FIXED_FORMATS and field.kind != "uuid":
             source.line(f"{target} = list(unpack_from(f'>{{n}}{FIXED_FORMATS[field.kind]}', data, at))")
             source.line(f"at += n * {width}" if width > 1 else "at += n")
