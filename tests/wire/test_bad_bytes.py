@@ -13,6 +13,7 @@ from tests.wire.kio_oracle import CASES, Case
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import MalformedMessage
 from headgate.wire.message import Message
+from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -122,13 +123,24 @@ def test_a_request_has_a_limited_number_of_elements() -> None:
         decode(MetadataRequest, 1, struct.pack(">i", count) + bytes(2 * count))
 
 
+@pytest.mark.parametrize("count", [1_000, 1_001])
+def test_a_request_that_is_handled_in_one_step_has_fewer_elements(count: int) -> None:
+    """A member has a few protocols; each of them is compared with those of every other member."""
+    request = JoinGroupRequest(protocols=[JoinGroupRequestProtocol(name=str(n)) for n in range(count)])
+    if count > 1_000:
+        with pytest.raises(MalformedMessage, match="protocols has more elements .* which is 1000"):
+            decode(JoinGroupRequest, 9, encode(request, 9))
+    else:
+        assert decode(JoinGroupRequest, 9, encode(request, 9)) == request
+
+
 def test_the_elements_of_all_arrays_of_a_request_are_counted() -> None:
     """Two topics with many partitions each have too many together."""
 
     def topic(count: int) -> bytes:
         return b"\0\1t" + struct.pack(">i", count) + bytes(4 * count)
 
-    half = MOST_ELEMENTS // 2 - 1
+    half = 1_500_000 // 2 - 1
     start = b"\0\1g" + struct.pack(">i", 2)
     whole = decode(OffsetFetchRequest, 2, start + topic(half) + topic(half))
     assert [len(one.partition_indexes) for one in whole.topics or ()] == [half, half]

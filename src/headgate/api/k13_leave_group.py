@@ -18,6 +18,8 @@ from headgate.security.resources import Operation
 from headgate.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 _SEVERAL_MEMBERS_SINCE_VERSION = 3
+_MOST_MEMBERS_AT_ONCE = 500
+"""A response for more members is encoded in a thread."""
 
 
 def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
@@ -27,6 +29,8 @@ def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
     def on_result(result: Any) -> None:
         if isinstance(result, ErrorCode):
             call.answer(LeaveGroupResponse(error_code=result))
+        elif len(result.members) > _MOST_MEMBERS_AT_ONCE:
+            call.answer_aside(lambda: _several(result))
         elif has_several:
             call.answer(_several(result))
         else:

@@ -7,8 +7,8 @@ Rules:
 2. Every length is checked against the bytes left before it is used.
 3. Unknown tagged fields are skipped. Bytes after the message are ignored.
 4. Invalid bytes always raise `MalformedMessage`, which names the field.
-5. The arrays of a request have at most `MOST_ELEMENTS` elements together: an element of two bytes takes up to
-   a hundred in memory.
+5. The number of elements in all arrays of a request is limited: an element of two bytes takes up to a hundred
+   in memory.
 """
 
 from __future__ import annotations
@@ -35,6 +35,17 @@ from headgate.wire.wide_reading import WideArray, read_wide
 
 MOST_ELEMENTS: Final = 4_000_000
 """Elements of all arrays of one request, those within elements included."""
+_FEWER_ELEMENTS: Final = {
+    "DeleteTopicsRequest": 200_000,
+    "JoinGroupRequest": 1_000,
+    "LeaveGroupRequest": 100_000,
+    "OffsetFetchRequest": 1_500_000,
+    "ShareGroupHeartbeatRequest": 100_000,
+    "SyncGroupRequest": 100_000,
+}
+"""Requests of which a part is handled in one step: the protocols of a member, the members of a group, the topics
+of a subscription, the partitions whose offsets are fetched.
+"""
 _TINY: Final = ("int8", "bool")
 """Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and
 memory has each of these values once.
@@ -58,7 +69,10 @@ class ReaderSource:
         self.message_type = message_type
         self.version = version
         self.flexible = is_flexible(message_type, version)
-        self.is_request = issubclass(message_type, Request)
+        self.most_elements: int | None = None
+        """How many elements all arrays may have together; None: any number, in responses."""
+        if issubclass(message_type, Request):
+            self.most_elements = _FEWER_ELEMENTS.get(message_type.__name__, MOST_ELEMENTS)
         self.source = Source(f"{message_type.__name__} v{version}")
         self.source.namespace.update(
             new=object.__new__,
@@ -82,8 +96,8 @@ class ReaderSource:
         source = self.source
         with source.block("def read(data, at):"):
             source.line("size = len(data)")
-            if self.is_request:
-                source.line(f"room = {MOST_ELEMENTS}")
+            if self.most_elements is not None:
+                source.line(f"room = {self.most_elements}")
             with source.block("try:"):
                 message = self._struct(self.message_type)
                 self._end_run()
@@ -187,10 +201,10 @@ class ReaderSource:
         width = struct.calcsize(">" + FIXED_FORMATS.get(field.kind, "x"))
         with source.block(f"if n < 0 or n{f' * {width}' if width > 1 else ''} > size - at:"):
             source.line("raise bad_length(n, size - at)")
-        if self.is_request and field.kind not in _TINY:
+        if self.most_elements is not None and field.kind not in _TINY:
             source.line("room -= n")
             with source.block("if room < 0:"):
-                source.line(f"raise too_many({MOST_ELEMENTS})")
+                source.line(f"raise too_many({self.most_elements})")
         if field.kind in FIXED_FORMATS and field.kind != "uuid":
             source.line(f"{target} = list(unpack_from(f'>{{n}}{FIXED_FORMATS[field.kind]}', data, at))")
             source.line(f"at += n * {width}" if width > 1 else "at += n")
