@@ -128,7 +128,7 @@ def test_a_request_that_is_handled_in_one_step_has_fewer_elements(count: int) ->
     """A member has a few protocols; each of them is compared with those of every other member."""
     request = JoinGroupRequest(protocols=[JoinGroupRequestProtocol(name=str(n)) for n in range(count)])
     if count > 1_000:
-        with pytest.raises(MalformedMessage, match="protocols has more elements .* which is 1000"):
+        with pytest.raises(MalformedMessage, match=r"protocols has more elements .* which is 1000"):
             decode(JoinGroupRequest, 9, encode(request, 9))
     else:
         assert decode(JoinGroupRequest, 9, encode(request, 9)) == request

@@ -43,8 +43,8 @@ _FEWER_ELEMENTS: Final = {
     "ShareGroupHeartbeatRequest": 100_000,
     "SyncGroupRequest": 100_000,
 }
-"""Requests of which a part is handled in one step: the protocols of a member, the members of a group, the topics
-of a subscription, the partitions whose offsets are fetched.
+"""Requests of which a part is handled in one step: the protocols of a member, the members of a group, the
+topics of a subscription, the partitions whose offsets are fetched.
 """
 _TINY: Final = ("int8", "bool")
 """Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and
