@@ -41,6 +41,7 @@ from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
 from headgate.admin.share_groups import ShareTarget
 from headgate.admin.share_rewind import RewoundSharePartition
+from headgate.admin.survey import GroupSurvey, SurveyedGroup
 from headgate.client.errors import (
     AuthenticationFailed,
     BadResponse,
@@ -116,6 +117,7 @@ __all__ = [
     "GroupExpiryListing",
     "GroupIsActive",
     "GroupListing",
+    "GroupSurvey",
     "HangingTransaction",
     "HistoryTopic",
     "HistoryUnknown",
@@ -158,6 +160,7 @@ __all__ = [
     "ShareRecords",
     "ShareTarget",
     "ShiftBy",
+    "SurveyedGroup",
     "Target",
     "TlsFailed",
     "ToCurrent",

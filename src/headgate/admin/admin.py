@@ -40,6 +40,7 @@ from headgate.admin.restore import (
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
 from headgate.admin.share_groups import ShareGroupAdmin
+from headgate.admin.survey import GroupSurvey, Surveyor, survey_groups
 from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
@@ -133,6 +134,21 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         readers, paused = readers_of(group), self._pauses_of(group)
         ends = self.log_end_offsets({*committed, *readers, *paused})
         return positions_of(committed, readers, ends, paused)
+
+    def survey_groups(
+        self, group_ids: Iterable[str] | None = None, *, with_expiry: bool = False
+    ) -> GroupSurvey:
+        """Return many groups (None: all consumer groups) with their positions, in few requests.
+
+        `with_expiry`: also when the offsets of groups without members expire. What single nodes do not answer
+        is in the result, and the rest is complete. Raises `NoNodeReachable` if none answers.
+        """
+        surveyor = Surveyor(self.cluster)
+        if group_ids is None:
+            wanted = [one.group_id for one in surveyor.listings()]
+        else:
+            wanted = list(map(GroupId, strings("group_ids", group_ids)))
+        return survey_groups(surveyor, wanted, with_expiry=with_expiry)
 
     def _pauses_of(self, group: GroupDescription | None) -> Mapping[TopicPartition, PausedPartition]:
         """Return the paused partitions of a group; none of one that cannot be paused."""

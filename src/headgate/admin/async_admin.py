@@ -22,6 +22,7 @@ from headgate.admin.restore import ChosenPartitions, OffsetAsOf, PlannedRestore,
 from headgate.admin.rewind import OnProgress, RewoundPartition, Where
 from headgate.admin.share_groups import ShareTarget
 from headgate.admin.share_rewind import RewoundSharePartition
+from headgate.admin.survey import GroupSurvey
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
@@ -124,6 +125,16 @@ class AsyncAdmin:
     async def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
         """Return the same for a group that is already described."""
         return await self._call(self._admin.positions_of, group_id, group)
+
+    async def survey_groups(
+        self, group_ids: Iterable[str] | None = None, *, with_expiry: bool = False
+    ) -> GroupSurvey:
+        """Return many groups (None: all consumer groups) with their positions, in few requests.
+
+        `with_expiry`: also when the offsets of groups without members expire. What single nodes do not answer
+        is in the result, and the rest is complete. Raises `NoNodeReachable` if none answers.
+        """
+        return await self._call(self._admin.survey_groups, group_ids, with_expiry=with_expiry)
 
     async def alter_offsets(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +15,13 @@ from headgate.cli.option_classes import takes_options
 from headgate.cli.usage_problem import UsageProblem
 
 if TYPE_CHECKING:
-    from headgate.admin import Admin, Position
+    from headgate.admin import Admin, ClientError, Position
+    from headgate.admin.survey import Surveyor
     from headgate.cli.printing import Row
+    from headgate.domain.ids import GroupId
 
 INTERVAL_S = 5.0
+_EMPTY = "Empty"
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _COLUMNS = (
     "group",
@@ -99,45 +102,126 @@ def _run(admin: Admin, options: Options) -> int:
     check_output(options.output)
     if options.count is not None and not options.watch:
         raise UsageProblem("--count goes with --watch")
-    if not options.watch:
-        looks, is_missing = _looks(admin, options)
-        return max(_print(looks, None, 0.0, options), 1 if is_missing else 0)
-    before: dict[tuple[str, str], Look] | None = None
-    looked_at = time.monotonic()
-    number = 0
-    while True:
+    if options.watch:
+        return _Watch(admin, options).run()
+    looks, problems = _looks(admin, options)
+    code = _print(looks, None, 0.0, options)
+    _say(problems)
+    return max(code, 1 if problems else 0)
+
+
+class _Watch:
+    """Looks again and again. What is wrong is said once, and the next look is made all the same."""
+
+    def __init__(self, admin: Admin, options: Options) -> None:
+        self.admin = admin
+        self.options = options
+        self.before: dict[tuple[str, str], Look] | None = None
+        self.looked_at = 0.0
+        self.said: list[str] = []
+        """What was wrong at the last look."""
+
+    def run(self) -> int:
+        """Look until Ctrl-C or --count; return the exit code of the last look."""
+        number = 0
+        while True:
+            code = self._look()
+            number += 1
+            if number == self.options.count:
+                return code
+            time.sleep(self.options.interval)
+
+    def _look(self) -> int:
+        """Print one look. An error of the first one is raised: the address is probably wrong."""
+        from headgate.cli.advice import in_words
+        from headgate.client.errors import ClientError
+
         now = time.monotonic()
-        looks, _ = _looks(admin, options)
-        code = _print(looks, before, now - looked_at, options)
-        number += 1
-        if number == options.count:
-            return code
-        before, looked_at = {(one.group_id, one.topic): one for one in looks}, now
-        time.sleep(options.interval)
+        try:
+            looks, problems = _looks(self.admin, self.options)
+        except ClientError as error:
+            if self.before is None or not _may_pass(error):
+                raise
+            self._tell([f"{in_words(error)}; looking again every {self.options.interval:g} s"])
+            return 1
+        code = _print(looks, self.before, now - self.looked_at, self.options)
+        self.before, self.looked_at = {(one.group_id, one.topic): one for one in looks}, now
+        self._tell(problems)
+        return max(code, 1 if problems else 0)
+
+    def _tell(self, problems: list[str]) -> None:
+        """Say what is wrong now, unless it was said at the last look; and that nothing is any more."""
+        new = problems if problems != self.said else []
+        if self.said and not problems:
+            new = ["the cluster answers again"]
+        self.said = problems
+        _say([f"{time.strftime('%H:%M:%S')} {text}" for text in new])
+
+
+def _may_pass(error: ClientError) -> bool:
+    """Tell whether a later look can succeed, such as when a broker has restarted."""
+    from headgate.client.errors import BadResponse, ConnectionFailed, RequestRefused, RequestTimedOut
+
+    if isinstance(error, RequestRefused):
+        return error.is_retriable
+    return isinstance(error, (BadResponse, ConnectionFailed, RequestTimedOut))
+
+
+def _say(problems: Iterable[str]) -> None:
+    from headgate.cli.printing import say
+
+    for problem in problems:
+        say(problem)
 
 
 # --- what there is ---
 
 
-def _looks(admin: Admin, options: Options) -> tuple[list[Look], bool]:
-    """Return what there is, and whether a group of --group does not exist."""
-    from headgate.cli.printing import say
+def _looks(admin: Admin, options: Options) -> tuple[list[Look], list[str]]:
+    """Return what there is, and what is missing: a group of --group, or the answer of a node."""
+    from headgate.admin.survey import Surveyor
+    from headgate.cli.incomplete import gaps
 
-    listed = [one.group_id for one in admin.list_groups() if one.protocol_type in ("consumer", "")]
-    missing = [group_id for group_id in options.group if group_id not in listed]
-    for group_id in missing:
-        say(f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups")
-    wanted = [one for one in options.group or listed if one not in missing]
-    return [look for group_id in wanted for look in _looks_at(admin, group_id, options)], bool(missing)
+    surveyor = Surveyor(admin.cluster)
+    listings = {one.group_id: one for one in surveyor.listings()}
+    wanted = [one for one in listings if not options.group or one in options.group]
+    missing = [
+        f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups"
+        for group_id in dict.fromkeys(options.group)
+        if group_id not in listings
+    ]
+    active = [group_id for group_id in wanted if listings[group_id].state != _EMPTY]
+    looks = _survey(surveyor, wanted, active, set(options.topic))
+    return looks, [*missing, *gaps(surveyor)]
 
 
-def _looks_at(admin: Admin, group_id: str, options: Options) -> Iterable[Look]:
+def _survey(surveyor: Surveyor, wanted: list[GroupId], active: list[GroupId], topics: set[str]) -> list[Look]:
+    """Return what there is of groups, of which some are active; `topics`: only these, if any."""
+    from headgate.admin.positions import positions_of, readers_of
+
+    readers = {group_id: readers_of(one) for group_id, one in surveyor.descriptions(active).items()}
+    committed = surveyor.committed(wanted)
+    places = {where for part in (committed, readers) for of_group in part.values() for where in of_group}
+    ends = surveyor.ends(where for where in places if not topics or where.topic in topics)
+    return [
+        look
+        for group_id in wanted
+        if group_id not in surveyor.failed
+        for look in _looks_at(
+            group_id,
+            positions_of(committed.get(group_id, {}), readers.get(group_id, {}), ends, {}),
+            topics,
+        )
+    ]
+
+
+def _looks_at(group_id: str, positions: Iterable[Position], topics: set[str]) -> Iterator[Look]:
     by_topic: dict[str, list[Position]] = {}
-    for position in admin.positions(group_id):
-        if not options.topic or position.partition.topic in options.topic:
+    for position in positions:
+        if not topics or position.partition.topic in topics:
             by_topic.setdefault(position.partition.topic, []).append(position)
-    for topic, positions in by_topic.items():
-        yield _look(group_id, topic, positions)
+    for topic, some in by_topic.items():
+        yield _look(group_id, topic, some)
 
 
 def _look(group_id: str, topic: str, positions: list[Position]) -> Look:

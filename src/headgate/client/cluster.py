@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from headgate.client.connection import LONGEST_THROTTLE_S, Connection
 from headgate.client.errors import (
@@ -57,6 +57,18 @@ Address = tuple[str, int]
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 ResultT = TypeVar("ResultT")
+KeyT = TypeVar("KeyT")
+
+KEYS_IN_LOOKUP = 1_000
+"""How many coordinators one request looks up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[KeyT]):
+    """Groups or partitions by the node that answers for them; `failed`: why none does."""
+
+    by_node: dict[Address, list[KeyT]]
+    failed: dict[KeyT, ClientError]
 
 
 class AbortedTransaction(NamedTuple):
@@ -118,6 +130,11 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
+    def interrupt(self) -> None:
+        """End all connections, also those that another thread waits for. That thread closes them."""
+        for connection in list(self._connections.values()):
+            connection.interrupt()
+
     def __enter__(self) -> Self:
         return self
 
@@ -165,6 +182,41 @@ class Cluster:
     def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[Connection, list[TopicPartition]]:
         """Return the partitions of each leader. Raises `RequestRefused` for one that does not exist."""
         return self.retrying(lambda: self._leaders_of(list(partitions)))
+
+    def learn_coordinators(self, coordinators: Mapping[GroupId, Address]) -> None:
+        """Store coordinators that are known, such as the nodes that have listed the groups."""
+        self._coordinators.update(coordinators)
+
+    def locate_coordinators(self, group_ids: list[GroupId]) -> Located[GroupId]:
+        """Return the groups of each coordinator, without connecting to it."""
+        failed = self.retrying(lambda: self._look_up_coordinators(group_ids))
+        by_node: dict[Address, list[GroupId]] = {}
+        for group_id in group_ids:
+            if group_id not in failed:
+                by_node.setdefault(self._coordinators[group_id], []).append(group_id)
+        return Located(by_node, failed)
+
+    def locate_leaders(self, partitions: list[TopicPartition]) -> Located[TopicPartition]:
+        """Look up the leaders of partitions, without connecting to them.
+
+        A partition that does not exist is failed with UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        response = self.metadata(sorted({where.topic for where in partitions}))
+        self.learn_leaders(response)
+        codes = {topic.name: topic.error_code for topic in response.topics}
+        there = {(topic.name, one.partition_index) for topic in response.topics for one in topic.partitions}
+        by_node: dict[Address, list[TopicPartition]] = {}
+        failed: dict[TopicPartition, ClientError] = {}
+        for where in partitions:
+            if code := codes.get(where.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                failed[where] = RequestRefused(f"topic {where.topic}", code)
+            elif where not in there:
+                failed[where] = RequestRefused(str(where), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif where in self._leaderless:
+                failed[where] = RequestRefused(str(where), self._leaderless[where])
+            else:
+                by_node.setdefault(self._leaders[where], []).append(where)
+        return Located(by_node, failed)
 
     def ask_coordinator(self, group_id: GroupId, message: Request[ResponseT]) -> ResponseT:
         """Send a request to the group's current coordinator.
@@ -338,40 +390,64 @@ class Cluster:
         return groups
 
     def _find_coordinators(self, group_ids: Iterable[GroupId]) -> None:
-        """Look up the coordinators of groups, in one request if the node supports that."""
+        for error in self._look_up_coordinators(group_ids).values():
+            raise error
+
+    def _look_up_coordinators(self, group_ids: Iterable[GroupId]) -> dict[GroupId, ClientError]:
+        """Look up the coordinators of groups, many in one request if the node supports that.
+
+        Returns the groups without one, and why.
+        """
         unknown = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._coordinators]
-        if not unknown:
-            return
+        failed: dict[GroupId, ClientError] = {}
         for group_id in unknown:
-            _check_length(group_id)
+            if (refused := _too_long(group_id)) is not None:
+                failed[group_id] = refused
+        left = [group_id for group_id in unknown if group_id not in failed]
+        if not left:
+            return failed
         node = self.any_node()
         if node.version_for(FindCoordinatorRequest) < SEVERAL_COORDINATORS_SINCE:
-            for group_id in unknown:
-                self._find_one_coordinator(node, group_id)
-            return
-        message = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=list(unknown))
-        for found in node.request(message).coordinators:
-            check(f"the coordinator of group {found.key}", found.error_code, found.error_message)
-            self._coordinators[GroupId(found.key)] = found.host, found.port
-        for group_id in unknown:
-            if group_id not in self._coordinators:
+            for group_id in left:
+                found = node.request(FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE))
+                self._learn_coordinator(
+                    group_id, (found.host, found.port), found.error_code, found.error_message, failed
+                )
+            return failed
+        for at in range(0, len(left), KEYS_IN_LOOKUP):
+            some = left[at : at + KEYS_IN_LOOKUP]
+            message = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=list(some))
+            for one in node.request(message).coordinators:
+                self._learn_coordinator(
+                    GroupId(one.key), (one.host, one.port), one.error_code, one.error_message, failed
+                )
+        for group_id in left:
+            if group_id not in self._coordinators and group_id not in failed:
                 raise BadResponse(f"{node.address} does not name the coordinator of group {group_id}")
+        return failed
 
-    def _find_one_coordinator(self, node: Connection, group_id: GroupId) -> None:
-        found = node.request(FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE))
-        check(f"the coordinator of group {group_id}", found.error_code, found.error_message)
-        self._coordinators[group_id] = found.host, found.port
+    def _learn_coordinator(
+        self,
+        group_id: GroupId,
+        address: Address,
+        code: int,
+        reason: str | None,
+        failed: dict[GroupId, ClientError],
+    ) -> None:
+        if code == ErrorCode.NONE:
+            self._coordinators[group_id] = address
+        else:
+            failed[group_id] = RequestRefused(f"the coordinator of group {group_id}", code, reason)
 
     def _list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int
     ) -> dict[TopicPartition, int]:
-        by_leader: dict[Connection, dict[TopicName, list[ListOffsetsPartition]]] = {}
-        for (topic, partition), timestamp in timestamps.items():
-            wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-            leader = self._leader_for(topic, partition)
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append(wanted)
         offsets = {}
-        for leader, topics in by_leader.items():
+        for leader, partitions in self._leaders_of(list(timestamps)).items():
+            topics: dict[TopicName, list[ListOffsetsPartition]] = {}
+            for where in partitions:
+                wanted = ListOffsetsPartition(partition_index=where.partition, timestamp=timestamps[where])
+                topics.setdefault(where.topic, []).append(wanted)
             message = ListOffsetsRequest(
                 replica_id=-1,
                 timeout_ms=round(self.timeout_s * 1000),
@@ -446,12 +522,13 @@ class Cluster:
         return min(self.timeout_s, max(self._deadline - time.monotonic(), 0.001))
 
 
-def _check_length(group_id: GroupId) -> None:
+def _too_long(group_id: GroupId) -> RequestRefused | None:
     """Refuse a group id that is too long. A node would only close the connection."""
     size = len(group_id.encode("utf-8", "surrogatepass"))
-    if size > LONGEST_STRING_BYTES:
-        reason = f"the limit is {LONGEST_STRING_BYTES} bytes"
-        raise RequestRefused(f"a group id of {size} bytes", ErrorCode.INVALID_GROUP_ID, reason)
+    if size <= LONGEST_STRING_BYTES:
+        return None
+    reason = f"the limit is {LONGEST_STRING_BYTES} bytes"
+    return RequestRefused(f"a group id of {size} bytes", ErrorCode.INVALID_GROUP_ID, reason)
 
 
 def is_passing(error: ClientError) -> bool:

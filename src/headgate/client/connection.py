@@ -6,11 +6,13 @@ use the newest version that both sides support, unless the caller chooses one.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import socket
 import ssl
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -46,6 +48,8 @@ LARGEST_RESPONSE_BYTES = 1 << 30
 LARGEST_FIRST_RESPONSE_BYTES = 1 << 20
 """The limit until the connection is authenticated: nobody knows yet who answers."""
 RECEIVE_BYTES = 1 << 18
+WINDOW = 64
+"""How many small requests are sent before their responses are read."""
 LONGEST_THROTTLE_S = 60.0
 """A node that demands longer waits of a client above its quota is not waited for."""
 SESSION_SHARE = 0.85
@@ -140,11 +144,26 @@ class Connection:
         if version is None:
             version = self.version_for(type(message), at_most=at_most)
         extra_time_s += max(0.0, self._muted_until - time.monotonic())
-        answer, at = self._exchange(message, version, self.timeout_s + extra_time_s)
+        ((answer, at),) = self._exchange([message], version, self.timeout_s + extra_time_s)
         response = self._read(message.response_type(), version, answer, at)
         throttle_s = getattr(response, "throttle_time_ms", 0) / 1000
         self._muted_until = time.monotonic() + min(throttle_s, LONGEST_THROTTLE_S)
         return response
+
+    def requests(self, messages: Sequence[Request[ResponseT]]) -> list[ResponseT]:
+        """Send requests of one kind, many before the first response. Return the responses, in order.
+
+        For small requests, which change nothing. The timeout is for each window of them.
+        """
+        responses: list[ResponseT] = []
+        for at in range(0, len(messages), WINDOW):
+            some = messages[at : at + WINDOW]
+            version = self.version_for(type(some[0]))
+            for message, (answer, start) in zip(
+                some, self._exchange(some, version, self.timeout_s), strict=True
+            ):
+                responses.append(self._read(message.response_type(), version, answer, start))
+        return responses
 
     def version_for(self, request_type: type[Request[ResponseT]], *, at_most: int | None = None) -> int:
         """Return the newest version of a request that both sides support. Raises `VersionNotSupported`."""
@@ -164,6 +183,11 @@ class Connection:
     def close(self) -> None:
         """Close the connection. A second call does nothing."""
         self._socket.close()
+
+    def interrupt(self) -> None:
+        """End the connection for a thread that waits for a response: it gets `ConnectionFailed`."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
         return self
@@ -231,31 +255,38 @@ class Connection:
         """
         request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=CLIENT_VERSION)
         version = ApiVersionsRequest.VERSIONS[1]
-        answer, at = self._exchange(request, version, self.timeout_s)
+        ((answer, at),) = self._exchange([request], version, self.timeout_s)
         if answer[at : at + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
             version = 0
-            answer, at = self._exchange(request, version, self.timeout_s)
+            ((answer, at),) = self._exchange([request], version, self.timeout_s)
         response = self._read(ApiVersionsResponse, version, answer, at)
         if response.error_code != ErrorCode.NONE:
             raise BadResponse(f"{self.address} answers ApiVersions with error {response.error_code}")
         versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         return versions, frozenset(feature.name for feature in response.supported_features)
 
-    def _exchange(self, message: Request[ResponseT], version: int, timeout_s: float) -> tuple[bytes, int]:
-        """Send a request. Return the frame of its response, and the position of the message in it."""
-        name = ALL_APIS[message.API_KEY].name
-        correlation_id = next(self._correlation_ids)
+    def _exchange(
+        self, messages: Sequence[Request[ResponseT]], version: int, timeout_s: float
+    ) -> list[tuple[bytes, int]]:
+        """Send requests of one kind. Return the frame of each response, and where its message begins."""
+        key = messages[0].API_KEY
+        name = ALL_APIS[key].name
+        ids = [next(self._correlation_ids) for _ in messages]
         try:
-            frame = request_frame(message, version, correlation_id, self.client_id)
+            frames = [
+                request_frame(message, version, number, self.client_id)
+                for message, number in zip(messages, ids, strict=True)
+            ]
         except (UnicodeEncodeError, UnwritableMessage) as problem:
             raise Unsendable(f"{name} cannot be sent: {problem}") from problem
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         try:
-            answer = self._send_and_receive(frame, time.monotonic() + self._time_for(timeout_s))
-            answered_id, at = read_response_header(answer, message.API_KEY, version)
-            if answered_id != correlation_id:
-                raise MalformedFrame(f"correlation id {answered_id}, expected {correlation_id}")
+            answers = self._send_and_receive(frames, time.monotonic() + self._time_for(timeout_s))
+            found = [(answer, *read_response_header(answer, key, version)) for answer in answers]
+            for expected, (_, answered_id, _) in zip(ids, found, strict=True):
+                if answered_id != expected:
+                    raise MalformedFrame(f"correlation id {answered_id}, expected {expected}")
         except TimeoutError:
             self.close()
             raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
@@ -277,13 +308,14 @@ class Connection:
             self.close()
             raise
         self._is_answering = True
-        self._answered += message.API_KEY != ApiVersionsRequest.API_KEY
-        return answer, at
+        self._answered += key != ApiVersionsRequest.API_KEY
+        return [(answer, at) for answer, _, at in found]
 
-    def _send_and_receive(self, frame: bytes, deadline: float) -> bytes:
+    def _send_and_receive(self, frames: Sequence[bytes], deadline: float) -> list[bytes]:
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-        self._socket.sendall(frame)
-        while True:
+        self._socket.sendall(frames[0] if len(frames) == 1 else b"".join(frames))
+        answers: list[bytes] = []
+        while len(answers) < len(frames):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
@@ -293,8 +325,8 @@ class Connection:
                 raise ConnectionResetError("closed by the other side")
             if self._answered == 0 and data.startswith(_TLS_ALERT):
                 raise ConnectionResetError("the port answers in TLS")
-            if frames := self._frames.feed(data):
-                return frames[0]
+            answers += self._frames.feed(data)
+        return answers[: len(frames)]
 
     def _read(self, response_type: type[ResponseT], version: int, answer: bytes, at: int) -> ResponseT:
         try:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from headgate.client.cluster import Cluster
-from headgate.client.errors import check
+from headgate.client.connection import Connection
+from headgate.client.errors import ClientError, RequestRefused, check
+from headgate.client.survey import Answers, Survey
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
-from headgate.wire.extensions.describe_offset_expiry import DescribeOffsetExpiryRequest
+from headgate.wire.extensions.describe_offset_expiry import (
+    DescribeOffsetExpiryRequest,
+    DescribeOffsetExpiryResponse,
+)
 from headgate.wire.extensions.list_expiring_groups import ExpiringGroup, ListExpiringGroupsRequest
 
 _NO_TIME: Final = -1
@@ -65,24 +70,43 @@ def describe_expiry(cluster: Cluster, group_id: GroupId) -> GroupExpiry:
     Raises `RequestRefused` (GROUP_ID_NOT_FOUND) and `VersionNotSupported`.
     """
 
-    def attempt() -> GroupExpiry:
-        response = cluster.coordinator(group_id).request(DescribeOffsetExpiryRequest(group_id=group_id))
-        check(f"expiry of group {group_id}", response.error_code, response.error_message)
-        return GroupExpiry(
-            group_id=group_id,
-            now=Millis(response.now_ms),
-            check_interval_ms=response.check_interval_ms,
-            empty_since=_time(response.empty_since_ms),
-            retention_ms=_time(response.retention_ms),
-            is_own_retention=response.is_own_retention,
-            offsets={
-                TopicPartition(TopicName(topic.name), one.partition_index): _time(one.expires_ms)
-                for topic in response.topics
-                for one in topic.partitions
-            },
-        )
+    message = DescribeOffsetExpiryRequest(group_id=group_id)
+    return cluster.retrying(lambda: _expiry(group_id, cluster.coordinator(group_id).request(message)))
 
-    return cluster.retrying(attempt)
+
+def describe_on_nodes(survey: Survey, group_ids: Iterable[GroupId]) -> Answers[GroupId, GroupExpiry | None]:
+    """Return the same for many groups; None for one whose coordinator cannot tell it."""
+
+    def ask(node: Connection, some: list[GroupId]) -> Mapping[GroupId, GroupExpiry | ClientError | None]:
+        if DescribeOffsetExpiryRequest.API_KEY not in node.versions:
+            return dict.fromkeys(some)
+        responses = node.requests([DescribeOffsetExpiryRequest(group_id=group_id) for group_id in some])
+        found: dict[GroupId, GroupExpiry | ClientError | None] = {}
+        for group_id, response in zip(some, responses, strict=True):
+            try:
+                found[group_id] = _expiry(group_id, response)
+            except RequestRefused as refused:
+                found[group_id] = refused
+        return found
+
+    return survey.of_groups(group_ids, ask)
+
+
+def _expiry(group_id: GroupId, response: DescribeOffsetExpiryResponse) -> GroupExpiry:
+    check(f"expiry of group {group_id}", response.error_code, response.error_message)
+    return GroupExpiry(
+        group_id=group_id,
+        now=Millis(response.now_ms),
+        check_interval_ms=response.check_interval_ms,
+        empty_since=_time(response.empty_since_ms),
+        retention_ms=_time(response.retention_ms),
+        is_own_retention=response.is_own_retention,
+        offsets={
+            TopicPartition(TopicName(topic.name), one.partition_index): _time(one.expires_ms)
+            for topic in response.topics
+            for one in topic.partitions
+        },
+    )
 
 
 def list_expiring(cluster: Cluster, within_ms: int | None = None) -> list[GroupExpiryListing]:

@@ -6,13 +6,14 @@ need not know the type of a group: the functions here ask its coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.client.assignment import read_assignment
-from headgate.client.cluster import Cluster
+from headgate.client.cluster import Address, Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import VersionNotSupported, check, check_parts
+from headgate.client.errors import ClientError, RequestRefused, VersionNotSupported, check, check_parts
+from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.wire.messages import consumer_group_describe
@@ -29,6 +30,7 @@ AWAY_EPOCH = -2
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
 _DEAD = "Dead"
+_GROUPS_TOPIC = TopicName("__consumer_offsets")
 _CONSUMER_PROTOCOL = "consumer"
 _TYPE_UNKNOWN = -1
 _CONSUMER_MEMBER = 1
@@ -103,16 +105,42 @@ def list_groups(
 
     Raises `VersionNotSupported` if a node cannot filter by states or types.
     """
+    listings, failed = list_on_nodes(Survey(cluster), states, types)
+    for error in failed.values():
+        raise error
+    return listings
+
+
+def list_on_nodes(
+    survey: Survey, states: Iterable[str] = (), types: Iterable[str] = ()
+) -> tuple[list[GroupListing], dict[Address, ClientError]]:
+    """Return the groups of the nodes that answer, sorted by id, and why others do not answer.
+
+    The nodes that have listed the groups are remembered as their coordinators.
+    """
     message = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    found: dict[GroupId, GroupListing] = {}
+    failed: dict[Address, ClientError] = {}
+    for address, listed in survey.of_nodes(lambda node: _list_groups_of(node, message)).items():
+        if isinstance(listed, ClientError):
+            failed[address] = listed
+        else:
+            found.update({one.group_id: one for one in listed})
+            survey.cluster.learn_coordinators({one.group_id: address for one in listed})
+    return [found[group_id] for group_id in sorted(found)], failed
 
-    def attempt() -> list[GroupListing]:
-        found: dict[str, GroupListing] = {}
-        for node in cluster.nodes():
-            for listing in _list_groups_of(node, message):
-                found[listing.group_id] = listing
-        return [found[group_id] for group_id in sorted(found)]
 
-    return cluster.retrying(attempt)
+def without_coordinator(cluster: Cluster) -> list[ClientError]:
+    """Return why no node lists some groups: the partitions of their records have no leader."""
+    found = cluster.metadata([_GROUPS_TOPIC])
+    brokers = {one.node_id for one in found.brokers}
+    (topic,) = found.topics
+    leaderless = [one for one in topic.partitions if one.leader_id not in brokers]
+    if not leaderless:
+        return []
+    return [
+        ClientError(f"{len(leaderless)} of {len(topic.partitions)} partitions of {topic.name} have no leader")
+    ]
 
 
 def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupListing]:
@@ -135,40 +163,65 @@ def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupL
 
 def describe_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupDescription | None]:
     """Describe the groups, in the given order; None for a group that does not exist."""
-    wanted = list(dict.fromkeys(group_ids))
-
-    def attempt() -> dict[GroupId, GroupDescription | None]:
-        found: dict[GroupId, GroupDescription] = {}
-        for node, groups in cluster.coordinators(wanted).items():
-            for group in _consumer_groups(node, groups):
-                found[group.group_id] = group
-            for group in _classic_groups(node, [group_id for group_id in groups if group_id not in found]):
-                found[group.group_id] = group
-        return {group_id: found.get(group_id) for group_id in wanted}
-
-    return cluster.retrying(attempt)
+    described: dict[GroupId, GroupDescription | None] = {}
+    for group_id, found in describe_on_nodes(Survey(cluster), group_ids).items():
+        if isinstance(found, ClientError):
+            raise found
+        described[group_id] = found
+    return described
 
 
-def _consumer_groups(node: Connection, group_ids: list[GroupId]) -> list[GroupDescription]:
-    if consumer_group_describe.ConsumerGroupDescribeRequest.API_KEY not in node.versions:
-        return []
+def describe_on_nodes(
+    survey: Survey, group_ids: Iterable[GroupId], types: Mapping[GroupId, str] | None = None
+) -> Answers[GroupId, GroupDescription | None]:
+    """Describe groups; None for one that does not exist, an error for one whose coordinator does not answer.
+
+    `types` are those that were listed, as far as they are known: they save requests.
+    """
+    known = types or {}
+    return survey.of_groups(group_ids, lambda node, some: _describe(node, some, known), _parts_of)
+
+
+def _describe(
+    node: Connection, group_ids: list[GroupId], types: Mapping[GroupId, str]
+) -> dict[GroupId, GroupDescription | ClientError | None]:
+    classic = [group_id for group_id in group_ids if types.get(group_id) == CLASSIC]
+    found = _consumer_groups(node, [group_id for group_id in group_ids if types.get(group_id) != CLASSIC])
+    found |= _classic_groups(node, [group_id for group_id in group_ids if group_id not in found])
+    # A group can have changed its protocol since it was listed.
+    found |= _consumer_groups(node, [group_id for group_id in classic if group_id not in found])
+    return {group_id: found.get(group_id) for group_id in group_ids}
+
+
+def _parts_of(found: GroupDescription | ClientError | None) -> int:
+    if not isinstance(found, GroupDescription):
+        return 1
+    return 1 + sum(1 + len(member.assignment or ()) for member in found.members)
+
+
+def _consumer_groups(
+    node: Connection, group_ids: list[GroupId]
+) -> dict[GroupId, GroupDescription | ClientError | None]:
+    if consumer_group_describe.ConsumerGroupDescribeRequest.API_KEY not in node.versions or not group_ids:
+        return {}
     message = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=list(group_ids))
-    found = []
+    found: dict[GroupId, GroupDescription | ClientError | None] = {}
     for group in node.request(message).groups:
         if group.error_code in _NOT_OF_THIS_KIND:
             continue
-        check(f"group {group.group_id}", group.error_code, group.error_message)
-        found.append(
-            GroupDescription(
-                group_id=GroupId(group.group_id),
-                group_type=CONSUMER,
-                state=group.group_state,
-                assignor=group.assignor_name,
-                coordinator=node.address,
-                members=_in_order(_consumer_member(member) for member in group.members),
-                group_epoch=group.group_epoch,
-                assignment_epoch=group.assignment_epoch,
-            )
+        group_id = GroupId(group.group_id)
+        if group.error_code:
+            found[group_id] = RequestRefused(f"group {group_id}", group.error_code, group.error_message)
+            continue
+        found[group_id] = GroupDescription(
+            group_id=group_id,
+            group_type=CONSUMER,
+            state=group.group_state,
+            assignor=group.assignor_name,
+            coordinator=node.address,
+            members=_in_order(_consumer_member(member) for member in group.members),
+            group_epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
         )
     return found
 
@@ -198,27 +251,30 @@ def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPa
     )
 
 
-def _classic_groups(node: Connection, group_ids: list[GroupId]) -> list[GroupDescription]:
+def _classic_groups(
+    node: Connection, group_ids: list[GroupId]
+) -> dict[GroupId, GroupDescription | ClientError | None]:
     if not group_ids:
-        return []
-    found = []
+        return {}
+    found: dict[GroupId, GroupDescription | ClientError | None] = {}
     for group in node.request(wire.DescribeGroupsRequest(groups=list(group_ids))).groups:
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             continue
-        check(f"group {group.group_id}", group.error_code, group.error_message)
+        group_id = GroupId(group.group_id)
+        if group.error_code:
+            found[group_id] = RequestRefused(f"group {group_id}", group.error_code, group.error_message)
+            continue
         if group.group_state == _DEAD:
             continue
         is_consumer = group.protocol_type == _CONSUMER_PROTOCOL
-        found.append(
-            GroupDescription(
-                group_id=GroupId(group.group_id),
-                group_type=CLASSIC,
-                state=group.group_state,
-                assignor=group.protocol_data,
-                coordinator=node.address,
-                protocol_type=group.protocol_type,
-                members=_in_order(_classic_member(member, is_consumer) for member in group.members),
-            )
+        found[group_id] = GroupDescription(
+            group_id=group_id,
+            group_type=CLASSIC,
+            state=group.group_state,
+            assignor=group.protocol_data,
+            coordinator=node.address,
+            protocol_type=group.protocol_type,
+            members=_in_order(_classic_member(member, is_consumer) for member in group.members),
         )
     return found
 

@@ -12,6 +12,7 @@ from headgate.client.cluster import NO_OFFSET, Cluster
 from headgate.client.connection import Connection
 from headgate.client.errors import (
     BadResponse,
+    ClientError,
     ConnectionFailed,
     OffsetsMoved,
     OutcomeUnknown,
@@ -21,6 +22,7 @@ from headgate.client.errors import (
     check,
     check_parts,
 )
+from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, TopicId, TopicName, TopicPartition
@@ -42,8 +44,7 @@ from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
+    OffsetFetchResponseGroup,
 )
 from headgate.wire.wide import WideStructs
 
@@ -112,24 +113,68 @@ def fetch_offsets(
     def attempt() -> dict[TopicPartition, CommittedOffset]:
         node = cluster.coordinator(group_id)
         version = node.version_for(OffsetFetchRequest, at_most=LAST_BY_NAME)
-        if asked is None and version < _ALL_SINCE:
-            raise VersionNotSupported(f"{node.address} is too old to return all offsets of a group")
-        return _fetched(group_id, node.request(message, version), version)
+        if asked is None:
+            _check_fetches_all(node, version)
+        response = node.request(message, version)
+        if version < _GROUPS_SINCE:
+            return _fetched(group_id, response)
+        (group,) = response.groups
+        return _fetched(group_id, group)
 
     return cluster.retrying(attempt)
 
 
+def fetch_all_offsets(
+    survey: Survey, group_ids: Iterable[GroupId]
+) -> Answers[GroupId, dict[TopicPartition, CommittedOffset]]:
+    """Fetch all committed offsets of groups; an error for a group whose coordinator does not answer."""
+    return survey.of_groups(group_ids, _fetch_of_groups, lambda offsets: 1 + _count(offsets))
+
+
+def _count(offsets: dict[TopicPartition, CommittedOffset] | ClientError) -> int:
+    return 0 if isinstance(offsets, ClientError) else len(offsets)
+
+
+def _fetch_of_groups(
+    node: Connection, group_ids: list[GroupId]
+) -> dict[GroupId, dict[TopicPartition, CommittedOffset] | ClientError]:
+    version = node.version_for(OffsetFetchRequest, at_most=LAST_BY_NAME)
+    _check_fetches_all(node, version)
+    if version < _GROUPS_SINCE:
+        requests = [OffsetFetchRequest(group_id=group_id, topics=None) for group_id in group_ids]
+        return {
+            group_id: _fetched_or_refused(group_id, node.request(request, version))
+            for group_id, request in zip(group_ids, requests, strict=True)
+        }
+    asked = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
+    response = node.request(OffsetFetchRequest(groups=asked), version)
+    return {
+        GroupId(group.group_id): _fetched_or_refused(GroupId(group.group_id), group)
+        for group in response.groups
+    }
+
+
+def _fetched_or_refused(
+    group_id: GroupId, answer: OffsetFetchResponse | OffsetFetchResponseGroup
+) -> dict[TopicPartition, CommittedOffset] | ClientError:
+    try:
+        return _fetched(group_id, answer)
+    except RequestRefused as refused:
+        return refused
+
+
+def _check_fetches_all(node: Connection, version: int) -> None:
+    if version < _ALL_SINCE:
+        raise VersionNotSupported(f"{node.address} is too old to return all offsets of a group")
+
+
 def _fetched(
-    group_id: GroupId, response: OffsetFetchResponse, version: int
+    group_id: GroupId, answer: OffsetFetchResponse | OffsetFetchResponseGroup
 ) -> dict[TopicPartition, CommittedOffset]:
-    topics: list[OffsetFetchResponseTopic] | list[OffsetFetchResponseTopics] = response.topics
-    error_code = response.error_code
-    if version >= _GROUPS_SINCE:
-        (group,) = response.groups
-        topics, error_code = group.topics, group.error_code
-    check(f"offsets of group {group_id}", error_code)
+    """Return the offsets of one group; an old node answers for a single one."""
+    check(f"offsets of group {group_id}", answer.error_code)
     found = {}
-    for topic in topics:
+    for topic in answer.topics:
         for partition in topic.partitions:
             where = TopicPartition(TopicName(topic.name), partition.partition_index)
             check(f"offset of group {group_id} in {where}", partition.error_code)

@@ -8,8 +8,10 @@ from enum import StrEnum
 from typing import Final
 
 from headgate.client.cluster import NO_OFFSET, Cluster
-from headgate.client.errors import check, check_parts
+from headgate.client.connection import Connection
+from headgate.client.errors import ClientError, RequestRefused, check, check_parts
 from headgate.client.offsets import by_topic
+from headgate.client.survey import Answers, Survey
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
 from headgate.wire.extensions.list_paused_partitions import (
     ListPausedPartitionsRequest,
@@ -80,13 +82,38 @@ def list_paused(cluster: Cluster, group_id: GroupId) -> dict[TopicPartition, Pau
     Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND) and `VersionNotSupported`.
     """
 
-    def attempt() -> ListPausedPartitionsResponse:
-        response = cluster.coordinator(group_id).request(ListPausedPartitionsRequest(group_id=group_id))
-        check(f"paused partitions of group {group_id}", response.error_code, response.error_message)
-        return response
+    message = ListPausedPartitionsRequest(group_id=group_id)
+    return cluster.retrying(lambda: _listed(group_id, cluster.coordinator(group_id).request(message)))
 
+
+def list_on_nodes(
+    survey: Survey, group_ids: Iterable[GroupId]
+) -> Answers[GroupId, dict[TopicPartition, PausedPartition]]:
+    """Return the same for many groups; nothing for those whose coordinator cannot pause partitions."""
+
+    def ask(
+        node: Connection, some: list[GroupId]
+    ) -> Mapping[GroupId, dict[TopicPartition, PausedPartition] | ClientError]:
+        if ListPausedPartitionsRequest.API_KEY not in node.versions:
+            return {group_id: {} for group_id in some}
+        responses = node.requests([ListPausedPartitionsRequest(group_id=group_id) for group_id in some])
+        found: dict[GroupId, dict[TopicPartition, PausedPartition] | ClientError] = {}
+        for group_id, response in zip(some, responses, strict=True):
+            try:
+                found[group_id] = _listed(group_id, response)
+            except RequestRefused as refused:
+                found[group_id] = refused
+        return found
+
+    return survey.of_groups(group_ids, ask)
+
+
+def _listed(
+    group_id: GroupId, response: ListPausedPartitionsResponse
+) -> dict[TopicPartition, PausedPartition]:
+    check(f"paused partitions of group {group_id}", response.error_code, response.error_message)
     found = {}
-    for topic in cluster.retrying(attempt).topics:
+    for topic in response.topics:
         for one in topic.partitions:
             where = TopicPartition(TopicName(topic.name), one.partition_index)
             found[where] = _paused(where, TopicId(topic.topic_id), one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,11 @@ from typer.testing import CliRunner
 
 import headgate
 from headgate.admin import Admin, TopicPartition
+from headgate.broker import run
 from headgate.cli import app
 from headgate.cli.health import space_of
 from headgate.client.log_dirs import LogDir
+from headgate.domain.ids import TopicName
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -101,6 +104,72 @@ def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:
     text = headgate(*watched).stdout
     assert text.count("Ctrl-C ends it") == 2
     assert "\x1b" not in text
+
+
+def test_watching_goes_on_while_the_broker_restarts(tmp_path: Path) -> None:
+    """One line says what is wrong, another one that it is over; the rates are those since the last look."""
+    with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("watched", 1)
+            admin.alter_offsets("watchers", {TopicPartition(TopicName("watched"), 0): 0})
+        words = ["--bootstrap-server", broker.bootstrap_servers, "--timeout", "300", "--output", "json"]
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "headgate", "lag", "--watch", "--interval", "0.2", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None and watching.stderr is not None
+        try:
+            assert json.loads(watching.stdout.readline())["lags"][0]["group"] == "watchers"
+            broker.kill()
+            wrong = watching.stderr.readline()
+            assert re.match(r"headgate: \d\d:\d\d:\d\d .*127\.0\.0\.1:\d+", wrong)
+            assert wrong.endswith("; looking again every 0.2 s\n")
+            broker.start()
+            assert "the cluster answers again" in watching.stderr.readline()
+        finally:
+            watching.terminate()
+            out, err = watching.communicate(timeout=20)
+        last = json.loads(out.splitlines()[-1])["lags"][0]
+        assert (last["group"], last["lag"], last["consumed"]) == ("watchers", 0, 0.0)
+        assert (watching.returncode, err) == (-signal.SIGTERM, "")
+
+
+def test_watching_a_server_that_was_never_there_is_an_error() -> None:
+    """The address is probably wrong."""
+    words = ["lag", "--watch", "--bootstrap-server", "127.0.0.1:1", "--timeout", "300"]
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no connection to 127.0.0.1:1" in refused.stderr
+
+
+def test_lag_and_descriptions_of_many_groups_agree_with_those_of_each(
+    headgate: Headgate, name: str, bootstrap_servers: str
+) -> None:
+    """Whatever is asked in one request for many of them."""
+    headgate("topics", "--create", "--topic", name, "--partitions", "3")
+    headgate("produce", "--topic", name, "--partition", "1", stdin="x\n" * 5)
+    groups = [f"{name}-{number}" for number in range(250)]
+    with Admin(bootstrap_servers) as admin:
+        for number, group_id in enumerate(groups):
+            admin.alter_offsets(group_id, {TopicPartition(TopicName(name), 1): number % 6})
+        lags = json.loads(headgate("lag", "--output", "json", "--topic", name).stdout)["lags"]
+        assert {one["group"]: one["lag"] for one in lags} == {
+            group_id: 5 - number % 6 for number, group_id in enumerate(groups)
+        }
+        described = headgate("consumer-groups", "--describe", "--all-groups", "--output", "json")
+        found = {one["group"]: one for one in json.loads(described.stdout)["groups"]}
+        alone = headgate("consumer-groups", "--describe", "--group", groups[7], "--output", "json")
+        assert [found[groups[7]]] == json.loads(alone.stdout)["groups"]
+        assert found[groups[7]]["offsets"][0]["expires"] is not None
+        surveyed = admin.survey_groups([*groups, "no-such-group"], with_expiry=True)
+        assert (surveyed.failed, surveyed.unknown_ends, surveyed.unlisted) == ({}, {}, ())
+        assert surveyed.groups["no-such-group"].description is None
+        for group_id in groups[:3]:
+            assert list(surveyed.groups[group_id].positions) == admin.positions(group_id)
+            assert surveyed.groups[group_id].description == admin.describe_group(group_id)
+            assert surveyed.groups[group_id].expiry is not None
 
 
 def test_a_healthy_cluster_is_healthy(headgate: Headgate, behind: str) -> None:

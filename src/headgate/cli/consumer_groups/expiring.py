@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.admin import Admin, GroupDescription, GroupExpiry, GroupExpiryListing, RequestRefused
+from headgate.admin import Admin, GroupDescription, GroupExpiry, GroupExpiryListing
 from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.arguments import parse_span
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import Row, print_rows, say
-from headgate.domain.errors import ErrorCode
 
 _COLUMNS = ("group", "empty_since", "retention", "offset_count", "first_expiry", "last_expiry", "expires_in")
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
@@ -38,20 +37,6 @@ def _listed_row(group: GroupExpiryListing) -> Row:
         "last_expiry": None if group.last_expiry is None else moment(group.last_expiry),
         "expires_in": span(max(0, group.first_expiry - group.now)),
     }
-
-
-def expiry_of(admin: Admin, group: GroupDescription) -> GroupExpiry | None:
-    """Return when the offsets of a group expire; None for a group with members, or if the broker cannot
-    tell.
-    """
-    if group.members or not admin.knows_expiry(group.group_id):
-        return None
-    try:
-        return admin.offset_expiry(group.group_id)
-    except RequestRefused as error:
-        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # it was removed since it was described
-            return None
-        raise
 
 
 def remarks_on_expiry(group: GroupDescription, expiry: GroupExpiry | None) -> Iterator[str]:

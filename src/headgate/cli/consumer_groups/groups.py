@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.admin import Admin, GroupListing
+from headgate.admin.survey import Surveyor
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import say
 
@@ -15,18 +16,25 @@ def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:
     return [listing for listing in listings if listing.protocol_type in ("consumer", "")]
 
 
-def asked_groups(admin: Admin, options: Options) -> list[str]:
+def asked_groups(admin: Admin, options: Options, surveyor: Surveyor | None = None) -> list[str]:
     """Return the ids of the groups of --group, or of all consumer groups."""
     if not options.all_groups:
         return list(dict.fromkeys(options.group))
-    listings = consumer_listings(admin.list_groups())
+    listings = surveyor.listings() if surveyor else consumer_listings(admin.list_groups())
     if not listings:
         say("there are no groups")
     return [listing.group_id for listing in listings]
 
 
+def all_not_there(admin: Admin, group_ids: Sequence[str]) -> Iterator[str]:
+    """Yield the message for each group that does not exist, with the most similar name if there is one."""
+    known = [each.group_id for each in admin.list_groups()] if group_ids else []
+    for group_id in group_ids:
+        near = difflib.get_close_matches(group_id, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists all groups"
+        yield f"there is no group called {group_id}; {hint}"
+
+
 def not_there(admin: Admin, group_id: str) -> str:
-    """Return the message for a group that does not exist, with the most similar name if there is one."""
-    near = difflib.get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
-    hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists all groups"
-    return f"there is no group called {group_id}; {hint}"
+    """Return this message for one group."""
+    return next(all_not_there(admin, [group_id]))

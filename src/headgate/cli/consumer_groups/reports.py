@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from headgate.admin import (
     Admin,
@@ -14,13 +15,15 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.errors import moment
-from headgate.cli.consumer_groups.expiring import expiry_of, remarks_on_expiry
-from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
+from headgate.admin.survey import SurveyedGroup, Surveyor, survey_groups
+from headgate.cli.consumer_groups.expiring import remarks_on_expiry
+from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, consumer_listings
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
+from headgate.cli.incomplete import gaps
 from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, printable, say
 from headgate.cli.usage_problem import UsageProblem
-from headgate.domain.ids import Millis
+from headgate.domain.ids import GroupId, Millis
 
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")
 TYPES = ("Classic", "Consumer")
@@ -99,39 +102,58 @@ _STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[
 
 
 def describe_groups(admin: Admin, options: Options) -> int:
-    """Print the descriptions of the groups. Return 1 if one of them does not exist."""
-    group_ids = asked_groups(admin, options)
-    described = admin.describe_groups(group_ids)
-    found = [group for group in described.values() if group is not None]
-    missing = [group_id for group_id, group in described.items() if group is None]
-    columns, document = _columns(options), []
-    reports: list[tuple[GroupDescription, list[Row], list[str]]] = []
-    for group in found:
-        positions = _positions(admin, group, options)
-        expiry = expiry_of(admin, group) if _shows_offsets(options) else None
-        rows = _rows(group, positions, expiry, options)
-        remarks = [
-            *remarks_on(group, has_rows=bool(rows)),
-            *remarks_on_expiry(group, expiry),
-            *remarks_on_pauses(group, positions),
-        ]
-        reports.append((group, rows, remarks))
-        document.append(_as_json(group, rows, options))
+    """Print the descriptions of the groups. Return 1 if one of them does not exist, or has no answer."""
+    surveyor = Surveyor(admin.cluster)
+    surveyed = _survey(surveyor, asked_groups(admin, options, surveyor), options)
+    columns = _columns(options)
+    reports = [_report(one, options) for one in surveyed.values() if one.description is not None]
     if options.output == "json":
-        print_json({"groups": document})
+        print_json({"groups": [_as_json(one.group, one.rows, options) for one in reports]})
     elif options.output == "csv":
-        print_csv((row for _, rows, _ in reports for row in rows), columns)
+        print_csv((row for one in reports for row in one.rows), columns)
     else:
-        for number, (_, rows, remarks) in enumerate(reports):
+        for number, one in enumerate(reports):
             if number:
                 print()
-            for remark in remarks:
+            for remark in one.remarks:
                 say(remark)
-            if rows:
-                print_table(rows, _without_empty(rows, columns))
-    for group_id in missing:
-        say(not_there(admin, group_id))
-    return 1 if missing else 0
+            if one.rows:
+                print_table(one.rows, _without_empty(one.rows, columns))
+    missing = [group_id for group_id, one in surveyed.items() if one.description is None]
+    problems = [*all_not_there(admin, missing), *gaps(surveyor)]
+    for problem in problems:
+        say(problem)
+    return 1 if problems else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    group: GroupDescription
+    rows: list[Row]
+    remarks: list[str]
+
+
+def _survey(surveyor: Surveyor, group_ids: Iterable[str], options: Options) -> Mapping[str, SurveyedGroup]:
+    wanted = list(map(GroupId, group_ids))
+    if _shows_offsets(options):
+        return survey_groups(surveyor, wanted, with_expiry=True).groups
+    described = surveyor.descriptions(wanted)
+    return {
+        group_id: SurveyedGroup(description=group, positions=(), expiry=None)
+        for group_id, group in described.items()
+    }
+
+
+def _report(one: SurveyedGroup, options: Options) -> _Report:
+    group = one.description
+    assert group is not None
+    rows = _rows(group, one.positions, one.expiry, options)
+    remarks = [
+        *remarks_on(group, has_rows=bool(rows)),
+        *remarks_on_expiry(group, one.expiry),
+        *remarks_on_pauses(group, one.positions),
+    ]
+    return _Report(group, rows, remarks)
 
 
 def _columns(options: Options) -> Columns:
@@ -151,10 +173,6 @@ def _without_empty(rows: Sequence[Row], columns: Columns) -> Columns:
         "expires": not any(row.get("expires") for row in rows),
     }
     return [column for column in columns if not empty.get(column)]
-
-
-def _positions(admin: Admin, group: GroupDescription, options: Options) -> list[Position]:
-    return admin.positions_of(group.group_id, group) if _shows_offsets(options) else []
 
 
 def _shows_offsets(options: Options) -> bool:
