@@ -95,7 +95,7 @@ class AsyncAdmin:
         self, method: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[ResultT]:
         if self._is_closed:
-            raise RuntimeError("this AsyncAdmin is closed")
+            raise RuntimeError("this AsyncAdmin is closed; make a new one")
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._thread, partial(method, *args, **kwargs))
 '''

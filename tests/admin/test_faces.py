@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from tools.generate_async_admin import OUTPUT, generated, methods
 
 import headgate.admin
-from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused
+from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition
 from headgate.admin.arguments import millis
+from headgate.domain.ids import TopicName
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -88,6 +90,30 @@ def test_the_event_loop_does_not_wait_for_a_call(bootstrap_servers: str) -> None
     assert asyncio.run(main()) > 1
 
 
+def test_a_closed_admin_says_so(bootstrap_servers: str) -> None:
+    """No connection is opened again that nobody would close. Closing twice is no error."""
+    admin = Admin(bootstrap_servers)
+    admin.list_groups()
+    admin.close()
+    admin.close()
+    partition = TopicPartition(TopicName("flights"), 0)
+    calls: dict[str, Callable[[], object]] = {
+        "topics": admin.topics,
+        "groups": admin.list_groups,
+        "group": lambda: admin.describe_group("g"),
+        "survey": lambda: admin.survey_groups(["g"]),
+        "commit": lambda: admin.alter_offsets("g", {partition: 0}),
+        "ends": lambda: admin.log_end_offsets([partition]),
+        "settings": lambda: admin.topic_config("flights"),
+        "create": lambda: admin.create_topic("created-too-late"),
+    }
+    for call in calls.values():
+        with pytest.raises(RuntimeError, match="is closed; make a new one"):
+            call()
+    with Admin(bootstrap_servers) as other:
+        assert "created-too-late" not in other.topics()
+
+
 def test_a_closed_face_says_so(bootstrap_servers: str) -> None:
     """Closing twice is no error."""
 
@@ -96,7 +122,7 @@ def test_a_closed_face_says_so(bootstrap_servers: str) -> None:
         await admin.topics()
         await admin.close()
         await admin.close()
-        with pytest.raises(RuntimeError, match="this AsyncAdmin is closed"):
+        with pytest.raises(RuntimeError, match="this AsyncAdmin is closed; make a new one"):
             await admin.topics()
 
     asyncio.run(main())

@@ -79,7 +79,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self.cluster = Cluster(bootstrap(bootstrap_servers), timeout_s, client_id, security=security)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Later calls raise `RuntimeError`; closing twice is no error."""
         self.cluster.close()
 
     def __enter__(self) -> Self:

@@ -116,6 +116,7 @@ class Cluster:
         self.security = security
         self.waits_for_nodes = waits_for_nodes
         self._was_reached = False
+        self._is_closed = False
         self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
         self._connections: dict[Address, Connection] = {}
@@ -125,7 +126,8 @@ class Cluster:
         self._coordinators: dict[GroupId, Address] = {}
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Later calls raise `RuntimeError`."""
+        self._is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -147,6 +149,7 @@ class Cluster:
 
     def any_node(self) -> Connection:
         """Return an open connection, else one to the first bootstrap server that can be reached."""
+        self._refuse_closed()
         for connection in self._connections.values():
             if connection.is_open:
                 connection.timeout_s = self._time_left()
@@ -504,7 +507,15 @@ class Cluster:
 
     # --- connections ---
 
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(
+                f"this client of {','.join(f'{host}:{port}' for host, port in self._bootstrap)} is closed; "
+                "make a new one"
+            )
+
     def _connection_to(self, address: Address) -> Connection:
+        self._refuse_closed()
         connection = self._connections.get(address)
         if connection is not None and not connection.is_open:
             connection.close()  # its authentication has ended
