@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
 from headgate.compiled import is_compiled
+from headgate.domain.group_settings import GROUP_SETTINGS
 
 
 def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -313,5 +314,27 @@ def test_settings_are_listed_for_people_and_for_programs() -> None:
     """`headgate settings` prints a table, or JSON with the same names."""
     assert "offsets.retention.minutes" in headgate("settings").stdout
     listed = json.loads(headgate("settings", "--topic", "--output", "json").stdout)
-    assert {"name", "type", "default", "choices", "doc"} == set(listed[0])
+    assert {"name", "type", "default", "range", "choices", "broker_name", "doc"} == set(listed[0])
     assert "retention.ms" in {setting["name"] for setting in listed}
+
+
+def test_settings_of_a_group_are_listed_with_their_range() -> None:
+    """All of them: those of any group, of consumer groups and of share groups; in every format."""
+    listed = json.loads(headgate("settings", "--group", "--output", "json").stdout)
+    assert {one["name"] for one in listed} == set(GROUP_SETTINGS)
+    by_name = {one["name"]: one for one in listed}
+    retention = by_name["offsets.retention.ms"]
+    assert (retention["type"], retention["default"]) == ("long", "604800000")
+    assert (retention["range"], retention["broker_name"]) == (
+        "from -1 but not 0",
+        "offsets.retention.minutes",
+    )
+    assert by_name["share.isolation.level"]["choices"] == ["read_uncommitted", "read_committed"]
+    table = headgate("settings", "--group").stdout
+    assert "from -1 but not 0" in table
+    assert "The default is the broker's offsets.retention.minutes." in table
+    csv = headgate("settings", "--group", "--output", "csv").stdout.splitlines()
+    assert csv[0] == "name,type,default,range,choices,broker_name,doc"
+    refused = headgate("settings", "--group", "--topic")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "headgate: --topic and --group: one of them is expected\n"

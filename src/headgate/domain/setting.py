@@ -75,6 +75,18 @@ class Setting:
             return ",".join(value)
         return str(value)
 
+    @property
+    def range_text(self) -> str | None:
+        """The valid numbers in words; None: any of the type, or no number."""
+        if self.kind not in (Kind.INT, Kind.LONG, Kind.DOUBLE):
+            return None
+        if self.minimum is None and self.maximum is None:
+            return None
+        low = "" if self.minimum is None else f"from {self.minimum}"
+        high = "" if self.maximum is None else f"to {self.maximum}"
+        but = "".join(f" but not {one}" for one in self.excluded)
+        return f"{low} {high}".strip() + but
+
     def _read(self, text: str) -> Any:
         try:
             match self.kind:
