@@ -44,6 +44,10 @@ def output_option(*formats: str, help: str = "The format of the output.", **more
     )
 
 
+Timeout = Annotated[
+    int, connection_option("--timeout", metavar="MS", min=1, help="Limit of each call, in ms.")
+]
+"""With the default `DEFAULT_TIMEOUT_MS` in every command."""
 Output = Annotated[str, output_option(*OUTPUTS)]
 TableOrJson = Annotated[str, output_option("table", "json")]
 
@@ -57,9 +61,7 @@ class Connecting:
         connection_option("--bootstrap-server", metavar="HOST:PORT,...", help="Addresses of the cluster."),
     ] = DEFAULT_SERVER
     command_config: CommandConfig = None
-    timeout: Annotated[
-        int, connection_option("--timeout", metavar="MS", min=1, help="Limit of each call, in ms.")
-    ] = DEFAULT_TIMEOUT_MS
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
 
 
 @dataclass(frozen=True, kw_only=True)

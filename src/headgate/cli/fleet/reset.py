@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
-from headgate.cli.connecting import CommandConfig, Output, check_output, open_admin
+from headgate.cli.connecting import (
+    DEFAULT_TIMEOUT_MS,
+    CommandConfig,
+    Output,
+    Timeout,
+    check_output,
+    open_admin,
+)
 from headgate.cli.consumer_groups.arguments import parse_datetime
 from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
@@ -83,7 +90,7 @@ class ResetOptions(ChosenTarget, ChosenGroups):
     ]
     execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False
     command_config: CommandConfig = None
-    timeout: Annotated[int, typer.Option(metavar="MS", min=1, help="Timeout of each request, in ms.")] = 5000
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
     output: Output = "table"
 
 
