@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -67,6 +68,18 @@ class ConfigSynonym(NamedTuple):
     source: str
     name: str
     value: str | None
+
+
+HIDDEN = "[hidden]"
+_SECRET = re.compile(
+    r"passw(or)?d|passphrase|secret|jaas\.config|(keystore|private)\.key|credential|sasl\.oauthbearer\..*token",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of a setting must not be shown, by its name: a password, a key, a JAAS line."""
+    return _SECRET.search(name) is not None
 
 
 _SOURCES = {
@@ -157,16 +170,21 @@ def describe_configs(
 
 def _entry(resource: ConfigResource, one: wire.DescribeConfigsResourceResult) -> ConfigEntry:
     source = _SOURCES.get(one.config_source, f"UNKNOWN({one.config_source})")
+    is_hidden = one.is_sensitive or is_secret(one.name)
     is_default_of_all = resource.type == ResourceType.BROKER and not resource.name
     own = "DYNAMIC_DEFAULT_BROKER_CONFIG" if is_default_of_all else _OWN[resource.type]
     return ConfigEntry(
         name=one.name,
-        value=one.value,
+        value=None if is_hidden else one.value,
         source=source,
-        is_sensitive=one.is_sensitive,
+        is_sensitive=is_hidden,
         is_read_only=one.read_only,
         synonyms=tuple(
-            ConfigSynonym(_SOURCES.get(each.source, f"UNKNOWN({each.source})"), each.name, each.value)
+            ConfigSynonym(
+                _SOURCES.get(each.source, f"UNKNOWN({each.source})"),
+                each.name,
+                None if is_hidden else each.value,
+            )
             for each in one.synonyms
         ),
         documentation=one.documentation,
@@ -194,9 +212,17 @@ def alter_configs(
     def attempt() -> None:
         ((node, _),) = _by_node(cluster, [resource]).items()
         (result,) = node.request(request).responses
-        check(str(resource), result.error_code, result.error_message)
+        check(str(resource), result.error_code, _without_secrets(result.error_message, altered))
 
     cluster.retrying(attempt)
+
+
+def _without_secrets(text: str | None, changes: Iterable[AlterableConfig]) -> str | None:
+    """Return a message of a broker without the secret values that were sent to it."""
+    for one in changes:
+        if text and one.value and is_secret(one.name):
+            text = text.replace(one.value, HIDDEN)
+    return text
 
 
 def _by_node(cluster: Cluster, resources: Iterable[ConfigResource]) -> dict[Connection, list[ConfigResource]]:

@@ -7,6 +7,25 @@ from pathlib import Path
 
 import pytest
 from tests.cli.cluster.conftest import Headgate
+from tests.client.conftest import StartNode, start_node
+from tests.client.scripted import Answer, every_version
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.wire.framing import RequestHeader
+from headgate.wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from headgate.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from headgate.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+__all__ = ["start_node"]
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -81,3 +100,71 @@ def test_a_mistake_is_named(headgate: Headgate, words: str, code: int, says: str
     refused = headgate("configs", *words.split())
     assert (refused.exit_code, refused.stdout) == (code, "")
     assert says in refused.stderr
+
+
+SECRET = "geheim-4711"
+SECRETS = ("ssl.key.password", "listener.name.a.plain.sasl.jaas.config", "ssl.keystore.key", "my.secret")
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_secrets_are_never_printed(start_node: StartNode, output: str) -> None:
+    """Whatever the broker sends: one that hides nothing, and one that repeats a value in its error."""
+    refused = AlterConfigsResourceResponse(
+        error_code=40, error_message=f"Invalid value {SECRET} for it", resource_type=4, resource_name="1"
+    )
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == 18:
+            return every_version()
+        if header.api_key == 3:
+            return MetadataResponse(
+                brokers=[MetadataResponseBroker(node_id=1, host=node.host, port=node.port)]
+            )
+        if header.api_key == 44:
+            return IncrementalAlterConfigsResponse(responses=[refused])
+        marked = DescribeConfigsResourceResult(
+            name="a.setting", value=SECRET, is_sensitive=True, config_source=2
+        )
+        synonyms = [DescribeConfigsSynonym(name=name, value=SECRET, source=2) for name in SECRETS]
+        others = [
+            DescribeConfigsResourceResult(name=name, value=SECRET, config_source=2, synonyms=synonyms)
+            for name in SECRETS
+        ]
+        found = DescribeConfigsResult(resource_type=4, resource_name="1", configs=[marked, *others])
+        return DescribeConfigsResponse(results=[found])
+
+    node = start_node(script)
+    server = ("--bootstrap-server", f"{node.host}:{node.port}", "--output", output)
+    shown = CliRunner().invoke(app, ["configs", "--describe", "--broker", "1", *server])
+    assert shown.exit_code == 0, shown.stderr
+    assert SECRET not in shown.output
+    if output == "table":
+        assert "  ssl.key.password=null sensitive=true synonyms={DYNAMIC_BROKER_CONFIG:" in shown.stdout
+    if output == "json":
+        found = json.loads(shown.stdout)["configs"]
+        assert {(one["value"], one["is_sensitive"]) for one in found} == {(None, True)}
+    added = ",".join(f"{name}={SECRET}" for name in SECRETS)
+    alter = ["configs", "--alter", "--broker", "1", *server, "--add-config"]
+    changed = CliRunner().invoke(app, [*alter, added])
+    assert (changed.exit_code, changed.stdout) == (1, "")
+    assert "Invalid value [hidden] for it" in changed.stderr
+    refused.error_code, refused.error_message = 0, None
+    changed = CliRunner().invoke(app, [*alter, added])
+    assert changed.exit_code == 0
+    assert SECRET not in changed.output
+    mistaken = CliRunner().invoke(app, [*alter, f"{added},["])
+    assert mistaken.exit_code == 2
+    assert SECRET not in mistaken.output
+
+
+@pytest.mark.parametrize(
+    "words", [("--broker", "1"), ("--broker-defaults",), ("--topic", "{topic}"), ("--group", "g")]
+)
+def test_the_broker_does_not_repeat_a_secret(headgate: Headgate, name: str, words: tuple[str, ...]) -> None:
+    """It refuses settings that it does not have, by their names."""
+    headgate("topics", "--create", "--topic", name)
+    place = [word.format(topic=name) for word in words]
+    refused = headgate("configs", "--alter", *place, "--add-config", f"ssl.key.password={SECRET}")
+    assert refused.exit_code == 1
+    assert "ssl.key.password" in refused.stderr
+    assert SECRET not in refused.output

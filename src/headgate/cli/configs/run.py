@@ -18,6 +18,7 @@ from headgate.cli.configs.options import Options, entity_of
 from headgate.cli.connecting import run_with_admin
 from headgate.cli.printing import Row, print_json, print_rows, printable
 from headgate.cli.usage_problem import UsageProblem
+from headgate.client.resource_configs import is_secret
 from headgate.client.security import read_properties
 
 _TYPES = {
@@ -52,7 +53,8 @@ def _alter(admin: Admin, options: Options, kind: str, name: str) -> int:
         default = f"Completed updating default config for {kind} in the cluster."
         print(f"Completed updating config for {what}." if name else default)
     else:
-        rows = [dict(zip(_PLACE, (kind, name, one.name, one.value), strict=True)) for one in changes]
+        shown = [(one.name, None if is_secret(one.name) else one.value) for one in changes]
+        rows = [dict(zip(_PLACE, (kind, name, *one), strict=True)) for one in shown]
         print_rows(rows, _PLACE, "changes", options.output)
     return 0
 
@@ -78,7 +80,10 @@ def _added(options: Options) -> dict[str, str]:
     while at < len(text):
         part = _ADDED.match(text, at)
         if part is None:
-            raise UsageProblem(f"--add-config {text}: NAME=VALUE,NAME=[VALUE,VALUE] is expected")
+            # The text is not repeated: it can have a password.
+            raise UsageProblem(
+                f"--add-config: NAME=VALUE,NAME=[VALUE,VALUE] is expected, at character {at + 1}"
+            )
         found[part["name"]] = part["list"] if part["list"] is not None else part["value"]
         at = part.end()
     return found
@@ -147,4 +152,4 @@ def _row(kind: str, resource: ConfigResource, one: ConfigEntry) -> Row:
 
 
 def _synonyms_text(row: Row) -> str:
-    return " ".join(f"{each['source']}:{each['name']}={each['value']}" for each in row["synonyms"])
+    return " ".join(f"{each['source']}:{each['name']}={_text(each['value'])}" for each in row["synonyms"])
