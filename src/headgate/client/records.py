@@ -33,16 +33,17 @@ class ConsumedRecord:
 def records_in(fetched: Fetched, where: TopicPartition, offset: int) -> tuple[list[ConsumedRecord], int]:
     """Return the records of a fetch from an offset on, and the offset to fetch next.
 
-    Records of the broker and of aborted transactions are left out. Raises `BadResponse` for a batch that is
-    damaged or of the formats before Kafka 0.11.
+    Records of the broker and of aborted transactions are left out. A batch that is damaged, or of the formats
+    before Kafka 0.11, ends the result: the offset to fetch next is its own. Raises `BadResponse` if it is the
+    first.
     """
     found: list[ConsumedRecord] = []
     following = offset
     aborted = _Aborted(fetched.aborted)
     try:
         for header, batch in checked_batches(_whole_batches(fetched.records)):
-            following = max(following, header.next_offset)
             if aborted.has(header):
+                following = max(following, header.next_offset)
                 continue
             body = batch[HEADER_BYTES:]
             data = bytes(decompress(header.codec, body)) if header.codec else body
@@ -60,7 +61,10 @@ def records_in(fetched: Fetched, where: TopicPartition, offset: int) -> tuple[li
                 for at, record in records_of(header, data)
                 if at >= offset
             ]
+            following = max(following, header.next_offset)
     except CorruptBatch as problem:
+        if following > offset:
+            return found, following
         raise BadResponse(f"{where} at offset {following}: {problem}") from problem
     return found, following
 

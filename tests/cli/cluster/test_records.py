@@ -15,10 +15,41 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.cli.cluster.conftest import Headgate
+from tests.client.conftest import StartNode, start_node
+from tests.client.scripted import Answer, every_version
 from tests.waiting import wait_until
+from typer.testing import CliRunner
 
-from headgate.admin import Admin
+from headgate.admin import Admin, TopicPartition
 from headgate.broker import run
+from headgate.cli import app
+from headgate.client.cluster import EARLIEST
+from headgate.domain.ids import TopicName
+from headgate.log.batch import Record, encode_batch
+from headgate.wire.codec import decode
+from headgate.wire.framing import RequestHeader
+from headgate.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from headgate.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headgate.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+__all__ = ["start_node"]
+
+METADATA, LIST_OFFSETS, API_VERSIONS = 3, 2, 18
 
 pytestmark = pytest.mark.timeout(90)
 READ = ("--from-beginning", "--to-end")
@@ -374,3 +405,63 @@ def broker_has(servers: str, topic: str) -> bool:
         if topic not in admin.topics():
             return False
         return sum(admin.log_end_offsets(admin.partitions_of(topic)).values()) > 0
+
+
+def test_the_end_is_reached_over_offsets_that_nothing_has_any_more(start_node: StartNode) -> None:
+    """Where compaction removed the last records, a fetch has none, and the log ends behind them."""
+    here = TopicPartition(TopicName("compacted"), 0)
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == API_VERSIONS:
+            return every_version()
+        if header.api_key == METADATA:
+            partition = MetadataResponsePartition(leader_id=1, replica_nodes=[1], isr_nodes=[1])
+            return MetadataResponse(
+                brokers=[MetadataResponseBroker(node_id=1, host=node.host, port=node.port)],
+                topics=[MetadataResponseTopic(name=here.topic, partitions=[partition])],
+            )
+        if header.api_key == LIST_OFFSETS:
+            request = decode(ListOffsetsRequest, header.api_version, frame, header.body_at)
+            is_start = request.topics[0].partitions[0].timestamp == EARLIEST
+            found = ListOffsetsPartitionResponse(partition_index=0, offset=0 if is_start else 10)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=here.topic, partitions=[found])])
+        asked = decode(FetchRequest, header.api_version, frame, header.body_at).topics[0].partitions[0]
+        records = bytes(encode_batch([Record(None, b"kept")])) if asked.fetch_offset == 0 else b""
+        answer = PartitionData(partition_index=0, high_watermark=10, last_stable_offset=10, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic=here.topic, partitions=[answer])])
+
+    node = start_node(script)
+    words = ["consume", "--topic", here.topic, *READ, "--bootstrap-server", f"{node.host}:{node.port}"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (0, "kept\n"), done.stderr
+
+
+def test_a_deleted_topic_does_not_end_the_others(
+    headgate: Headgate, name: str, bootstrap_servers: str
+) -> None:
+    """Of those that match a pattern. The command says which one it goes on without."""
+    for topic in (f"{name}-a", f"{name}-b"):
+        headgate("produce", "--topic", topic, stdin=f"first of {topic}\n")
+    words = [
+        "consume",
+        "--bootstrap-server",
+        bootstrap_servers,
+        "--include",
+        f"{name}-.*",
+        "--from-beginning",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "headgate", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as consumer:
+        assert consumer.stdout is not None and consumer.stderr is not None
+        first = {consumer.stdout.readline() for _ in range(2)}
+        assert first == {f"first of {name}-a\n", f"first of {name}-b\n"}
+        headgate("topics", "--delete", "--topic", f"{name}-a")
+        assert consumer.stderr.readline() == f"headgate: topic {name}-a was deleted; going on without it\n"
+        headgate("produce", "--topic", f"{name}-b", stdin="second\n")
+        assert consumer.stdout.readline() == "second\n"
+        consumer.send_signal(signal.SIGTERM)
+        assert consumer.wait(20) == 0

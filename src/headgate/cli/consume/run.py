@@ -32,6 +32,7 @@ IDLE_S = 0.1
 COMMIT_S = 5.0
 """The time between two commits of a member."""
 _MOVED = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+_DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def run(admin: Admin, options: Options) -> int:
@@ -39,7 +40,8 @@ def run(admin: Admin, options: Options) -> int:
     _check(options)
     show = printer(options.output, options.formatter_property)
     limits = _Limits(options.max_messages, options.timeout_ms)
-    reading = _Reading(admin.cluster, LEVELS[options.isolation_level])
+    goes_on = options.include is not None
+    reading = _Reading(admin.cluster, LEVELS[options.isolation_level], goes_on=goes_on)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # the group is left then, too
     try:
         if options.group is None:
@@ -97,19 +99,28 @@ class _Reading:
 
     cluster: Cluster
     isolation_level: int
+    goes_on: bool = False
+    """Whether a topic that is deleted is left out; otherwise it is an error."""
+    gone: set[TopicName] = field(default_factory=set)
+    """Topics that were deleted in the meantime."""
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     def next_records(self, partitions: Iterable[TopicPartition]) -> Iterator[ConsumedRecord]:
         """Yield what there is in these partitions; the caller advances the position with each record."""
         wanted = list(partitions)
         for where in wanted:
+            if where.topic in self.gone:
+                continue
             wait_ms = WAIT_MS if len(wanted) == 1 else 0
             try:
                 records, following = self._fetch(where, wait_ms)
             except RequestRefused as error:
-                if error.error not in _MOVED:
+                if error.error in _DELETED and self.goes_on:
+                    self._leave_out(where.topic)
+                elif error.error in _MOVED:
+                    self._move(where)
+                else:
                     raise
-                self._move(where)
                 continue
             yield from records
             self.positions[where] = following
@@ -123,7 +134,15 @@ class _Reading:
             max_wait_ms=wait_ms,
             isolation_level=self.isolation_level,
         )
+        if not fetched.records:  # up to its end the log has no batches: compaction removed them
+            is_committed = self.isolation_level == READ_COMMITTED
+            end = fetched.last_stable_offset if is_committed else fetched.high_watermark
+            return [], max(offset, end)
         return records_in(fetched, where, offset)
+
+    def _leave_out(self, topic: TopicName) -> None:
+        self.gone.add(topic)
+        say(f"topic {topic} was deleted; going on without it")
 
     def _move(self, where: TopicPartition) -> None:
         """Go on where the log begins now, after retention removed the position, or where it ends."""
@@ -168,7 +187,8 @@ def _read_alone(admin: Admin, options: Options, reading: _Reading, limits: _Limi
         asked = dict.fromkeys(partitions, LATEST)
         ends = admin.cluster.list_offsets(asked, LEVELS[options.isolation_level])
     while True:
-        left = [one for one in partitions if not ends or reading.positions[one] < ends[one]]
+        there = [one for one in partitions if one.topic not in reading.gone]
+        left = [one for one in there if not ends or reading.positions[one] < ends[one]]
         if not left:
             return
         is_done, count = _print_all(reading, left, limits, show, ends)
@@ -200,7 +220,12 @@ def _partitions(admin: Admin, options: Options) -> list[TopicPartition]:
     names = [name for name in admin.topics() if _pattern(options).fullmatch(name)]
     if not names:
         raise UsageProblem(f"--include {options.include}: no topic has such a name")
-    return [one for name in names for one in admin.partitions_of(name)]
+    return [
+        TopicPartition(TopicName(name), one.partition)
+        for name, topic in admin.describe_topics(names).items()
+        if topic is not None
+        for one in topic.partitions
+    ]
 
 
 def _pattern(options: Options) -> re.Pattern[str]:
