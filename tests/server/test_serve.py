@@ -329,7 +329,7 @@ def test_settings_of_a_group_are_listed_with_their_range() -> None:
         "from -1 but not 0",
         "offsets.retention.minutes",
     )
-    assert by_name["share.isolation.level"]["choices"] == ["read_uncommitted", "read_committed"]
+    assert by_name["share.isolation.level"]["choices"] == ["read_committed", "read_uncommitted"]
     table = headgate("settings", "--group").stdout
     assert "from -1 but not 0" in table
     assert "The default is the broker's offsets.retention.minutes." in table

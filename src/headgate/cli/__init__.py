@@ -19,6 +19,7 @@ from headgate.cli.health import health
 from headgate.cli.import_kafka import import_kafka
 from headgate.cli.lag import lag
 from headgate.cli.log import log
+from headgate.cli.plain_errors import PlainErrors
 from headgate.cli.produce import produce
 from headgate.cli.report import report
 from headgate.cli.serve import serve
@@ -30,6 +31,7 @@ from headgate.cli.transactions import transactions
 from headgate.compiled import build_text
 
 app = typer.Typer(
+    cls=PlainErrors,
     name="headgate",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,0 +1,66 @@
+"""Errors of the command line as one plain line, which names the culprit and the next step."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.exceptions import Abort, TyperException
+
+_HELP_ITSELF = "NoArgsIsHelpError"
+"""The class of what is raised for a command without arguments, after its help was printed."""
+
+
+class PlainErrors(TyperGroup):
+    """The outermost command. It has the errors of all commands below it."""
+
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
+        """Run the command line. With `standalone_mode` it ends the process, with 2 for an error."""
+        try:
+            code = super().main(args, standalone_mode=False, **more)
+        except TyperException as problem:
+            if not standalone_mode:
+                raise
+            _show(problem)
+            code = problem.exit_code
+        except Abort:
+            if not standalone_mode:
+                raise
+            code = 1
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _show(problem: TyperException) -> None:
+    from headgate.cli.printing import say
+
+    if type(problem).__name__ != _HELP_ITSELF:
+        say(in_one_line(problem))
+
+
+def in_one_line(problem: TyperException) -> str:
+    """Return what is wrong, and the nearest option or command, or which help to read."""
+    context = getattr(problem, "ctx", None)
+    text = " ".join(problem.message.split()).rstrip(".")
+    name: str | None = getattr(problem, "option_name", None)
+    if name is not None and text.startswith("No such option"):
+        near = difflib.get_close_matches(name, _options_of(context), n=1)
+        text = f"No such option {name}"
+        if near:
+            return f"{text}; did you mean {near[0]}?"
+    elif "Did you mean" in text:
+        return text.replace(". Did you mean", "; did you mean")
+    else:
+        text = " ".join(problem.format_message().split()).rstrip(".")
+    return f"{text}; see `{context.command_path} --help`" if context is not None else f"{text}; see --help"
+
+
+def _options_of(context: Any) -> Iterable[str]:
+    """Return the long options of a command."""
+    if context is None:
+        return []
+    return [name for one in context.command.get_params(context) for name in one.opts if name.startswith("--")]
