@@ -68,7 +68,9 @@ def test_a_directory_that_is_not_utf_8_is_printed(strange: Path, more: tuple[str
 
 
 @pytest.mark.parametrize(
-    "command", [("log", "dump"), ("log", "verify"), ("serve", "--data-dir")], ids=" ".join
+    "command",
+    [("log", "dump"), ("log", "verify"), ("serve", "--listen", "127.0.0.1:0", "--data-dir")],
+    ids=" ".join,
 )
 def test_an_error_names_such_a_directory(tmp_path: Path, command: tuple[str, ...]) -> None:
     """On one line, without a traceback."""

@@ -130,7 +130,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -> None:
     """The message is not "File exists", which would suggest to remove it."""
     (tmp_path / "file").write_text("")
-    finished = headgate("serve", "--data-dir", str(tmp_path / "file"))
+    finished = headgate("serve", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
     assert finished.returncode == 1
     assert f"{tmp_path / 'file'} is a file; a directory is expected with --data-dir" in finished.stderr
 
