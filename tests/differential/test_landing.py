@@ -55,10 +55,10 @@ def test_landed_logs_are_those_of_kafkas_coordinators(run: Run, tmp_path: Path) 
         land(bootstrap, each, tables=TABLES)
     land(bootstrap, once, tables=TABLES)
     for target in (each, once):
-        life.check(target)
+        life.assert_landed(target)
     time.sleep(1)  # until the checkpoint of high watermarks
     land(str(data_directory(bootstrap)), files, tables=TABLES)
-    life.check(files)
+    life.assert_landed(files)
 
 
 def data_directory(bootstrap: str) -> Path:

@@ -29,8 +29,8 @@ def test_landed_logs_are_the_coordinators(tmp_path: Path) -> None:
             land(broker.bootstrap_servers, each)
         land(broker.bootstrap_servers, once)
         for target in (each, once):
-            life.check(target)
+            life.assert_landed(target)
         broker.stop()
         land(str(broker.data_dir), files, tables=["transactions", "share_deliveries"])
         broker.start()
-        life.check(files)
+        life.assert_landed(files)

@@ -269,6 +269,6 @@ def test_connections_are_accepted_again_though_that_failed_once(monkeypatch: pyt
             monkeypatch.setattr(os, "dup", dup)
             writer.close()
             await until(lambda: not failures, "it failed", WITHIN_S)
-            await ask(server)
+            await ask(server)  # fails where nothing is answered within WITHIN_S
 
     run(scenario)

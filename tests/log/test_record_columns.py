@@ -14,7 +14,7 @@ def columns_of(*batches: bytes) -> RecordColumns | None:
     return read_columns([(read_header(batch), batch) for batch in batches])
 
 
-def check(*batches: bytes) -> None:
+def assert_alike(*batches: bytes) -> None:
     """Every record is what it is when it is read alone, and stands where it should."""
     found = columns_of(*batches)
     assert found is not None
@@ -38,21 +38,21 @@ def batch(*values: bytes | None, base: int = 0, codec: int = 0) -> bytes:
 def test_records_of_one_size_are_found_together(count: int, size: int) -> None:
     """However many, and however many bytes their length takes; with others before, between and behind."""
     alike = [b"x" * size] * count
-    check(batch(*alike))
-    check(batch(b"first", *alike, b"between", *alike, b"last"))
-    check(batch(*alike), batch(*alike, base=count), batch(b"other", base=5000))
+    assert_alike(batch(*alike))
+    assert_alike(batch(b"first", *alike, b"between", *alike, b"last"))
+    assert_alike(batch(*alike), batch(*alike, base=count), batch(b"other", base=5000))
 
 
 def test_records_of_all_sizes_follow_each_other() -> None:
     """No two alike, then some, then none again."""
     sizes = [*range(130), *[7] * 30, *range(16_380, 16_390), *[8] * 11, 3, *[8] * 12, 70_000]
-    check(batch(*(b"v" * size for size in sizes)))
+    assert_alike(batch(*(b"v" * size for size in sizes)))
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_compressed_batches_stand_between_others(codec: int) -> None:
     """Each is unpacked for itself."""
-    check(batch(b"a", b"b"), batch(b"c" * 500, None, base=2, codec=codec), batch(b"d", base=9))
+    assert_alike(batch(b"a", b"b"), batch(b"c" * 500, None, base=2, codec=codec), batch(b"d", base=9))
 
 
 def test_what_a_record_may_lack_or_have_is_reported() -> None:
@@ -63,20 +63,22 @@ def test_what_a_record_may_lack_or_have_is_reported() -> None:
         Record(b"k", None, -1, ((b"h", b"v"),)),
         Record(None, b"v", 5 + 2**34 - 1),
     ]
-    check(bytes(encode_batch(records)))
-    check(bytes(encode_batch([*records, Record(None, b"v", 5 + 2**34)])))  # a delta of six bytes
-    check(raw_batch(varint(13) + b"\0" + b"\x80" * 5 + b"\1\0\x02k\x02v\0", 1))
+    assert_alike(bytes(encode_batch(records)))
+    assert_alike(bytes(encode_batch([*records, Record(None, b"v", 5 + 2**34)])))  # a delta of six bytes
+    assert_alike(raw_batch(varint(13) + b"\0" + b"\x80" * 5 + b"\1\0\x02k\x02v\0", 1))
     gaps = raw_record(offset=1) + raw_record(offset=5) + raw_record(offset=200)
-    check(raw_batch(gaps, 3, last_delta=200, base_offset=70), raw_batch(raw_record(), 1, base_offset=400))
-    check(raw_batch(b"", 0, last_delta=9), raw_batch(raw_record(), 1))
-    check()
-    check(raw_batch(b"", 0, last_delta=9))
+    assert_alike(
+        raw_batch(gaps, 3, last_delta=200, base_offset=70), raw_batch(raw_record(), 1, base_offset=400)
+    )
+    assert_alike(raw_batch(b"", 0, last_delta=9), raw_batch(raw_record(), 1))
+    assert_alike()
+    assert_alike(raw_batch(b"", 0, last_delta=9))
 
 
 def test_a_topic_with_the_brokers_time_has_one_time_a_batch() -> None:
     """The header's, and the others' times stay their own."""
     body = raw_record(time=5) + raw_record(time=9, offset=1)
-    check(raw_batch(body, 2), raw_batch(body, 2, attributes=8, max_time=77), raw_batch(body, 2))
+    assert_alike(raw_batch(body, 2), raw_batch(body, 2, attributes=8, max_time=77), raw_batch(body, 2))
     found = columns_of(raw_batch(body, 2, base_time=0), raw_batch(body, 2, attributes=8, max_time=77))
     assert found is not None
     assert found.timestamps.tolist() == [5, 9, 77, 77]

@@ -144,6 +144,7 @@ def test_a_callback_that_raises_does_not_delay_the_next(log: Log) -> None:
         syncer.run(second, ran.set)
         queue.announce((1, 0), (2, 0))
         await asyncio.wait_for(ran.wait(), 10)
+        assert first.has_run and second.has_run
         syncer.close()
 
     asyncio.run(scenario())
@@ -294,6 +295,7 @@ def test_an_outcome_of_nothing_harms_no_other(log: Log) -> None:
         queue.announce((77, 0), (1, 0))
         await asyncio.wait_for(ran.wait(), 10)
         log.complete_sync(request)
+        assert log.durable_offset == 2
         syncer.close()
 
     asyncio.run(scenario())

@@ -206,6 +206,7 @@ def test_a_reply_that_fails_keeps_no_other_reply_from_leaving(waits: bool) -> No
             s.runtime.submit(Ask(), lambda result: replies[99])
             s.runtime.submit(Ask(), replies.append)
             await until(lambda: len(replies) == 1 + waits, "the others are answered", 10)
+            assert replies == [int(waits)] * (1 + waits)
 
     run(scenario)
 

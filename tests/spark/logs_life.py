@@ -92,7 +92,7 @@ class LogsLife:
     def _lag(self, admin: Admin) -> int | None:
         return next(one.lag for one in admin.share_offsets(self.topic) if one.partition.partition == 0)
 
-    def check(self, target: str) -> None:
+    def assert_landed(self, target: str) -> None:
         """Check landed tables against the coordinators."""
         with Admin(self.bootstrap) as admin:
             listed = {one.transactional_id: (one.producer_id, one.state) for one in admin.list_transactions()}

@@ -41,7 +41,7 @@ def in_delta(target: Path, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-def check(target: Path) -> None:
+def assert_logs_match(target: Path) -> None:
     """Check the tables that have a log."""
     for table in TABLES[:2]:
         assert _unordered(in_delta(target, table)) == _unordered(rows(target, table))
@@ -58,10 +58,10 @@ def test_a_delta_log_has_the_rows_of_its_table(broker: Broker, tmp_path: Path) -
     land(str(broker.directory), str(target))
     assert not (target / "offset_commits" / "_delta_log").exists()
     land(str(broker.directory), str(target), delta=True)
-    check(target)
+    assert_logs_match(target)
     broker.append(1, [commit(9, 40), event(40)])
     land(str(broker.directory), str(target))
-    check(target)
+    assert_logs_match(target)
     assert len(in_delta(target, "offset_commits")) == 6
     assert {table for table in TABLES if (target / table / "_delta_log").exists()} == {*TABLES}
     assert not (target / "offsets_current" / "_delta_log").exists()
@@ -97,7 +97,7 @@ def test_a_run_that_is_killed_leaves_a_log_that_the_next_one_mends(
             except (OSError, LandingFailed):
                 assert _unordered(in_delta(target, "offset_commits")) == before
         land(str(broker.directory), str(target), is_sampling=False)
-        check(target)
+        assert_logs_match(target)
 
 
 class _Killed(BaseException):
@@ -136,7 +136,7 @@ def test_a_run_killed_before_or_after_any_commit_of_a_log_is_made_up_for(
         for table in TABLES[:2]:
             assert len(rows(target, table)) == len(in_log(broker, table))
         land(str(broker.directory), str(target))
-        check(target)
+        assert_logs_match(target)
         if has_survived:
             break
     assert step == len(TABLES) - 1  # no group changed its members
@@ -163,7 +163,7 @@ def test_files_of_past_days_are_exchanged_in_the_log(
     progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
     land(str(broker.directory), str(target), is_sampling=False)
     assert len(deltalake.DeltaTable(table).file_uris()) == count - 1
-    check(target)
+    assert_logs_match(target)
 
 
 def test_columns_that_a_later_release_adds_are_added_to_the_log(broker: Broker, tmp_path: Path) -> None:
@@ -211,15 +211,15 @@ def test_a_log_follows_files_that_were_removed_and_one_that_is_gone(broker: Brok
     table = target / "offset_commits"
     shutil.rmtree(table / "log_partition=0" / "date=2023-11-14")
     land(str(broker.directory), str(target), is_sampling=False)
-    check(target)
+    assert_logs_match(target)
     broker.append(0, [commit(7)])
     land(str(broker.directory), str(target), is_sampling=False)
     deltalake.DeltaTable(str(table)).restore(1)
     land(str(broker.directory), str(target), is_sampling=False)
-    check(target)
+    assert_logs_match(target)
     shutil.rmtree(table / "_delta_log")
     land(str(broker.directory), str(target), is_sampling=False)
-    check(target)
+    assert_logs_match(target)
 
 
 def test_another_writer_of_a_table_is_told_of_and_doubles_no_row(broker: Broker, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_another_writer_of_a_table_is_told_of_and_doubles_no_row(broker: Broker,
         file.unlink()
     shutil.rmtree(target / "offset_commits" / "_delta_log")
     land(str(broker.directory), str(target), is_sampling=False)
-    check(target)
+    assert_logs_match(target)
     assert rows(target, "offset_commits") == before
 
 
@@ -268,7 +268,7 @@ def test_a_damaged_log_is_told_of_after_everything_is_landed(broker: Broker, tmp
     assert len(in_delta(target, "group_events")) == 3
     shutil.rmtree(log)
     land(str(broker.directory), str(target), is_sampling=False)
-    check(target)
+    assert_logs_match(target)
 
 
 def test_a_merge_changes_no_data_in_the_log(broker: Broker, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_merge_changes_no_data_in_the_log(broker: Broker, tmp_path: Path) -> N
     make_due(target)
     land(str(broker.directory), str(target), is_sampling=False)
     assert changes(target) == {"add": {True}, "remove": {True}}
-    check(target)
+    assert_logs_match(target)
 
 
 def changes(target: Path) -> dict[str, set[bool]]:

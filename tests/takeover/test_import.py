@@ -187,7 +187,10 @@ def test_a_broker_that_is_started_meanwhile_is_noticed(kafka: Broker) -> None:
 
 def test_a_directory_that_is_named_twice_is_one(kafka: Broker) -> None:
     """Also by another path."""
-    kafka.imported("--from-kafka-log", f"{kafka.data}/../data")
+    twice = ("--from-kafka-log", f"{kafka.data}/../data")
+    in_json = ("--dry-run", "--output", "json")
+    assert json.loads(kafka.imported(*twice, *in_json)) == json.loads(kafka.imported(*in_json))
+    kafka.imported(*twice)
 
 
 def test_a_record_that_no_coordinator_could_read_is_refused(kafka: Broker) -> None:

@@ -359,4 +359,6 @@ class Life:
 def test_offsets_expire_when_the_rules_say_so(seed: int) -> None:
     """Not earlier in any of these months, and not later than the second sweep."""
     with patch.object(support, "SESSION_TIMEOUT_MS", 20 * DAY):
-        Life(seed).run()
+        life = Life(seed)
+        life.run()
+    assert life.h.looks > ACTIONS, "each of them compared the shard with the oracle"

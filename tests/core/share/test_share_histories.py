@@ -306,7 +306,7 @@ class History:
         assert partition.next_offset() == (min(available) if available else partition.end_offset)
 
     def drain(self) -> None:
-        """Deliver and accept what is left: nothing stays stuck (invariant 19)."""
+        """Deliver and accept what is left."""
         while self.unwritten:
             self.finish()
         self.pass_time()
@@ -321,7 +321,6 @@ class History:
                     self.known[at] = Offset(ACKNOWLEDGED, self.known[at].count)
             self.check()
         self.check()
-        assert self.partition.start_offset == self.partition.end_offset
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -329,4 +328,6 @@ def test_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After every step of a random history the window is what a model with one entry for each offset says."""
     if seed % 2:
         monkeypatch.setattr(ranges_module, "MOST", 4)  # many chunks
-    History(seed).run(150)
+    history = History(seed)
+    history.run(150)
+    assert history.partition.start_offset == history.partition.end_offset  # invariant 19
