@@ -40,6 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run with nohup or in the background of a script ignores these, and what it starts would too.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
     if config.getoption("compiled") and not is_compiled():
         raise pytest.UsageError(
             "--compiled: the headgate that is found here is not (make compiled makes one)"
