@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.simulation.requests import Violation
+from tests.simulation.seeds import seeds_to_try
 from tests.simulation.shares import broken_shares as broken
 from tests.simulation.shares.world import ShareWorld
 
@@ -17,6 +18,13 @@ SEEDS = (*range(1, 7), 36, 115)
 """The last two found share-partitions that two first fetches at once made twice."""
 MOST_SEEDS = 30
 """A fault is noticed within this number of seeds."""
+FIRST_SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    broken.anybody_may_acknowledge: 12,
+    broken.failed_writes_leave_records_pending: 12,
+    broken.starts_behind_the_last_record_are_not_persisted: 5,
+    broken.what_could_not_be_written_is_forgotten: 12,
+}
+"""The first seed that detects a fault, where it is a late one."""
 
 
 def test_nothing_is_found_in_share_groups() -> None:
@@ -77,7 +85,8 @@ def test_the_simulation_notices_that(
 ) -> None:
     """A server with this fault fails within a few seeds."""
     break_the_server(monkeypatch)
-    assert any(_is_noticed(seed) for seed in range(1, MOST_SEEDS))
+    seeds = seeds_to_try(FIRST_SEEDS.get(break_the_server, 1), MOST_SEEDS)
+    assert any(_is_noticed(seed) for seed in seeds)
 
 
 def _is_noticed(seed: int) -> bool:
