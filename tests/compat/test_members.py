@@ -30,6 +30,9 @@ from headgate.broker import Broker
 
 pytestmark = pytest.mark.timeout(180)
 
+LONGER_THAN_A_START_MS = 12_000
+"""A classic member whose session ends while the broker is down joins again, and gets other partitions."""
+
 every_kind = pytest.mark.parametrize(
     ("library", "protocol"),
     [
@@ -91,7 +94,7 @@ def test_every_record_counts_once_when_the_broker_is_killed_and_a_member_with_it
     with closing(KafkaPython(broker.bootstrap_servers)) as setter:
         setter.create_topic(name, PARTITIONS)
     with Writing(broker, name) as writing:
-        members = [join(name, name) for _ in range(3)]
+        members = [join(name, name, session_timeout_ms=LONGER_THAN_A_START_MS) for _ in range(3)]
         wait_until_shared(members, PARTITIONS, JVM_START_S)
         wait_until_they_read_on(*members)
         owned = [member.partitions for member in members]
@@ -119,7 +122,11 @@ def test_a_static_member_restarts_without_a_rebalance(setter: KafkaPython, join:
     setter.produce(name, [Sent(value=str(number), partition=number) for number in owned])
     returned = join(name, name, "the-one-that-restarts")
     returned.wait_until_it_owns(owned, JVM_START_S)
-    wait_until(lambda: sorted(returned.confirmed) == list(map(str, owned)), lambda: f"{returned} reads on")
+    wait_until(
+        lambda: sorted(returned.confirmed) == list(map(str, owned)),
+        lambda: f"{returned} reads on",
+        SESSION_AND_MORE_S,
+    )
     assert (witness.rebalances, witness.revocations) == noticed
 
 
