@@ -30,6 +30,8 @@ compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
 
+# These wait for clients, brokers and ends of sessions: two processes leave three quarters of two cores idle.
+compat: IN_PARALLEL := -n 4
 compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile --no-loadscope-reorder tests/compat tests/differential
