@@ -43,7 +43,11 @@ OFFSETS_TOPIC_PARTITIONS = 8
 
 # Kafka's own start scripts set 1 GB and G1 for a broker.
 BROKER_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+# Half of the processor time of G1 and full compilation, in the minute or two of a test.
+BRIEF_JVM = ("-Xmx1G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 TOOL_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+CLASS_ARCHIVE = KAFKA_LIBS / "classes.jsa"
+"""Classes of a node, ready for JVMs that are not measured; `bench.kafka.classes` writes it."""
 
 LOG_LEVELS = """\
 <Configuration status="WARN">
@@ -68,11 +72,21 @@ def kafka_missing() -> str | None:
     return None
 
 
-def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_JVM) -> list[str]:
-    """Return the command that runs one of Kafka's classes. Raises KafkaUnavailable."""
+def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] | None = None) -> list[str]:
+    """Return the command that runs one of Kafka's classes, as a tool by default. Raises KafkaUnavailable."""
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
-    return ["java", *jvm, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
+    options = with_class_archive(TOOL_JVM) if jvm is None else jvm
+    return ["java", *options, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
+
+
+def with_class_archive(jvm: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options with the archive of classes, if there is one; a JVM that cannot use it goes without.
+
+    The class path of such a JVM begins with Kafka's jars. What it says of archives would be in its output.
+    """
+    archive = (f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", "-Xlog:disable") if CLASS_ARCHIVE.exists() else ()
+    return (*jvm, *archive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +112,15 @@ def kafka_node(
     keep_log: Path | None = None,
     home: Path | None = None,
     more_listeners: Mapping[str, int] | None = None,
+    jvm: tuple[str, ...] = BROKER_JVM,
 ) -> Iterator[KafkaNode]:
     """Run a node.
 
     With `flush_every_message` it syncs each append to the group offsets before it answers, as Headgate does
     by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`. With
     `home` its files are in that directory, which is used again if it was used before, and is kept; its data
-    are in `home/data`. `more_listeners` are names with ports, whose protocol is in `settings`.
+    are in `home/data`. `more_listeners` are names with ports, whose protocol is in `settings`. `jvm` are the
+    options of its JVM.
     """
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
@@ -117,7 +133,7 @@ def kafka_node(
         _write(directory, properties)
         if not (directory / "data" / "meta.properties").exists():
             _format(directory)
-        process = _start(directory)
+        process = _start(directory, jvm)
         bootstrap = f"127.0.0.1:{port}"
         _wait_until_groups_are_answered(bootstrap, process, directory / "kafka.log")
         if flush_every_message:
@@ -205,9 +221,9 @@ def _format(directory: Path) -> None:
         raise KafkaUnavailable(f"Kafka's format failed: {(done.stdout + done.stderr).decode()[-2000:]}")
 
 
-def _start(directory: Path) -> subprocess.Popen[bytes]:
-    jvm = (*BROKER_JVM, f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}")
-    command = java_command("kafka.Kafka", str(directory / "server.properties"), jvm=jvm)
+def _start(directory: Path, jvm: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    options = (*jvm, f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}")
+    command = java_command("kafka.Kafka", str(directory / "server.properties"), jvm=options)
     with (directory / "kafka.log").open("wb") as log:
         # A session of its own, so that the whole process group can be killed.
         return subprocess.Popen(

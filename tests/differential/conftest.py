@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import KafkaUnavailable, kafka_missing, kafka_node
+from bench.kafka.broker import (
+    BRIEF_JVM,
+    KafkaUnavailable,
+    kafka_missing,
+    kafka_node,
+    with_class_archive,
+)
 from bench.kafka.fetch import fetch
 from tests.differential.script import Side
 
@@ -114,7 +120,8 @@ def start_kafka(stack: ExitStack, settings: Mapping[str, str]) -> Side:
     if problem := kafka_missing():
         pytest.skip(problem)
     try:
-        return _side(stack.enter_context(kafka_node(settings={**settings, **KAFKA_ALONE})).bootstrap)
+        jvm = with_class_archive(BRIEF_JVM)
+        return _side(stack.enter_context(kafka_node(settings={**settings, **KAFKA_ALONE}, jvm=jvm)).bootstrap)
     except KafkaUnavailable as why:
         pytest.fail(str(why))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import kafka_missing, kafka_node
+from bench.kafka.broker import BRIEF_JVM, kafka_missing, kafka_node, with_class_archive
 from confluent_kafka import Producer
 from tests.takeover.kafka_life import (
     FLIGHTS,
@@ -68,7 +68,7 @@ def test_records_are_taken_over_and_go_on(life: Life, tmp_path: Path) -> None:
     imported(life, tmp_path / "data", "--topics", f"{FLIGHTS},{PAYMENTS}")
     copy = tmp_path / "kafka"
     shutil.copytree(life.data.parent, copy)
-    with kafka_node(home=copy, settings=KAFKA_SETTINGS) as kafka:
+    with kafka_node(home=copy, settings=KAFKA_SETTINGS, jvm=with_class_archive(BRIEF_JVM)) as kafka:
         expected = records_of(kafka.bootstrap)
     with headgate.run(SETTINGS, data_dir=tmp_path / "data") as broker:
         assert records_of(broker.bootstrap_servers) == expected

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import kafka_missing, kafka_node
+from bench.kafka.broker import BRIEF_JVM, kafka_missing, kafka_node, with_class_archive
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.differential.requests import commit
@@ -139,7 +139,8 @@ def kafka(home: Path) -> Iterator[Start]:
             if (home / "data").exists():
                 running.close()
                 time.sleep(DOWN_S)
-            return running.enter_context(kafka_node(home=home, settings=SETTINGS)).bootstrap
+            jvm = with_class_archive(BRIEF_JVM)
+            return running.enter_context(kafka_node(home=home, settings=SETTINGS, jvm=jvm)).bootstrap
 
         yield restart
 

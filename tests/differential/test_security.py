@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import free_ports, kafka_missing, kafka_node
+from bench.kafka.broker import BRIEF_JVM, free_ports, kafka_missing, kafka_node, with_class_archive
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -98,7 +98,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
     settings = _settings(stores, authority)
-    with kafka_node(settings=settings, more_listeners=ports) as node:
+    jvm = with_class_archive(BRIEF_JVM)
+    with kafka_node(settings=settings, more_listeners=ports, jvm=jvm) as node:
         _add_user(node.bootstrap)
         yield Secured(node.bootstrap, ports, authority, authority.issue("client", "DNS:client.example"))
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import TOOL_JVM, kafka_missing
+from bench.kafka.broker import TOOL_JVM, kafka_missing, with_class_archive
 from bench.paths import BUILD, KAFKA_LIBS
 
 SOURCES = Path(__file__).parents[1] / "java"
@@ -52,4 +52,5 @@ def java_share_member_command(asked: str) -> list[str]:
 
 def java_command_of(name: str, asked: str) -> list[str]:
     """The command line of a class in `java`, which is told what to do in JSON."""
-    return ["java", *TOOL_JVM, "-cp", f"{_compiled(name)}{os.pathsep}{KAFKA_LIBS}/*", name, asked]
+    class_path = f"{KAFKA_LIBS}/*{os.pathsep}{_compiled(name)}"
+    return ["java", *with_class_archive(TOOL_JVM), "-cp", class_path, name, asked]
