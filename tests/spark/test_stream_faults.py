@@ -15,6 +15,7 @@ from tests.spark.test_stream_reader import (
     broker,
     committed,
     create,
+    more_partitions,
     places,
     produce,
     start,
@@ -238,6 +239,23 @@ def test_a_checkpoint_from_before_a_rewind_leaves_out_no_record(
     assert (places(rows, 0), places(rows, 1)) == ([6, 7, 8, 9], [3, 4, 5, 6, 7, 8, 9])
     assert committed(admin, topic) == [10, 10]
     assert set(rows) > {row for row in checkpoint.rows if row[2] == max(checkpoint.rows)[2]}
+
+
+def test_a_checkpoint_from_before_a_new_partition_reads_it_from_its_start(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """Although the group has an offset for it; a stream that was killed when it found it does so, too."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint)
+    first.trigger()
+    old = Checkpoint(list(checkpoint.ends), 1)
+    admin.cluster.any_node().request(more_partitions(topic, 3))
+    produce(broker, topic, 2, 4)
+    until(first, bool)
+    until(first, lambda rows: not rows)
+    first.stop()
+    assert committed(admin, topic) == [10, 10, 4]
+    assert places(start(old).trigger(), 2) == [0, 1, 2, 3]
 
 
 def test_a_stream_that_is_killed_in_a_rewind_makes_it_once(start: Start, admin: Admin, topic: str) -> None:

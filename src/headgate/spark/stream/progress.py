@@ -10,7 +10,8 @@ Rules:
    does not take it for another rewind.
 3. Offsets are never committed backwards, except by rule 2. A checkpoint older than the group's offset reads
    its records again and commits nothing before it has passed that offset. If it is older than a rewind, too,
-   it reads from the rewind's offset, or from its own if that is earlier: no record is left out.
+   it reads from the rewind's offset, or from its own if that is earlier; partitions that were added since are
+   read from their start. No record is left out.
 4. An administrator can restore exactly the commit before the stream's last one, offset and metadata. For the
    offsets alone that is a crash between a batch and its commit. So when a stream starts and finds an
    earlier offset in its own epoch, the coordinator's history tells who made the last change.
@@ -65,15 +66,17 @@ def next_step(
             lost.add(where)
         if where not in view.assigned and is_new(start, view, where):
             continue
-        again = position_to_repeat(before, now, known.get(where)) if where in view.assigned else None
+        again = None
+        if where in view.assigned and where not in known and now is not None:
+            again = position_to_repeat(None if is_new(start, view, where) else before, now)
+        if again is not None:
+            positions[where] = again
+            continue
         if before is None or is_new(start, view, where):
             first = offset = first_offsets[where] if now is None else now.offset
             epoch = _epoch_of_new(now, view, before)
         elif now is None:
             first, offset, epoch = before.start, before.end, before.epoch
-        elif again is not None:
-            positions[where] = again
-            continue
         elif where in view.assigned and (where in restored or is_rewind(before, now, known.get(where))):
             first = offset = now.offset
             epoch = _epoch_after(before, now, view)
@@ -111,19 +114,18 @@ def is_rewind(before: Position, now: CommittedOffset, known: CommittedOffset | N
     return now.offset < before.start
 
 
-def position_to_repeat(
-    before: Position | None, now: CommittedOffset | None, known: CommittedOffset | None
-) -> Position | None:
+def position_to_repeat(before: Position | None, now: CommittedOffset) -> Position | None:
     """Return where a checkpoint reads again that is older than the last rewind; None if it is not.
 
     The stream committed where the epoch began, and more since. After a crash in a rewind there is no more.
+    `before` is None for a partition that the checkpoint does not have: it was added later.
     """
-    if before is None or now is None or known is not None:
-        return None
     epoch, first = epoch_in(now.metadata), first_in(now.metadata)
-    if epoch is None or first is None or epoch <= before.epoch or now.offset <= first:
+    if epoch is None or first is None or now.offset <= first:
         return None
-    offset = min(before.end, first)
+    if before is not None and epoch <= before.epoch:
+        return None
+    offset = first if before is None else min(before.end, first)
     return Position(offset, offset, epoch)
 
 
