@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headgate.cli.connecting import CommandConfig
+from headgate.cli.connecting import INTERRUPTED, CommandConfig
 from headgate.cli.fleet.common import failed
 from headgate.cli.printing import say
-from headgate.cli.spark import options_of, session
+from headgate.cli.spark import interruption_without_stack, options_of, session
 from headgate.domain.setting import INT_MAX
 from headgate.domain.wording import counted
 
@@ -45,7 +45,7 @@ def report(
         raise failed(f"{target}: there is no folder {target.absolute().parent}")
     further = options_of(command_config)
     try:
-        with Console(stderr=True).status("starting Spark") as status:
+        with interruption_without_stack(), Console(stderr=True).status("starting Spark") as status:
             spark = session(master, "headgate spark report")
             spark.sparkContext.setLogLevel("ERROR")  # the warnings are about plans
             found = gather(
@@ -59,6 +59,8 @@ def report(
         temporary = target.with_name(target.name + ".tmp")
         temporary.write_text(page(found), encoding="utf-8")
         temporary.replace(target)
+    except KeyboardInterrupt as interruption:
+        raise failed(f"interrupted; {target} was not written", INTERRUPTED) from interruption
     except (AuditFailed, ClientError, MissingData, OptionError, OSError) as problem:
         raise failed(str(problem)) from problem
     marked = sum(1 for each in found.audited if each.findings)

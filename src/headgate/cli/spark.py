@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from headgate.cli.connecting import CommandConfig, Output, check_output, spark_options
+from headgate.cli.connecting import INTERRUPTED, CommandConfig, Output, check_output, spark_options
 from headgate.cli.printing import say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.wording import counted
@@ -93,9 +96,13 @@ def land(
         )
 
     try:
-        if continuously:
-            _land_continuously(once, every, sample_every)
-        typer.echo(_summary(once(True)))
+        with interruption_without_stack():
+            if continuously:
+                _land_continuously(once, every, sample_every)
+            typer.echo(_summary(once(True)))
+    except KeyboardInterrupt as interruption:
+        _say("land", "interrupted; the next run continues here")
+        raise typer.Exit(INTERRUPTED) from interruption
     except (LandingRefused, LandingFailed, OptionError, MissingData, ClientError, OSError) as problem:
         raise _failed("land", str(problem)) from problem
 
@@ -143,6 +150,24 @@ def session(master: str, name: str) -> SparkSession:
         return active
     builder = SparkSession.builder.master(master).appName(name)
     return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+
+
+@contextmanager
+def interruption_without_stack() -> Iterator[None]:
+    """Turn SIGTERM into an interruption, too, and keep py4j from logging the stack of an interrupted call."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        kind = record.exc_info[0] if record.exc_info else None
+        return kind is None or not issubclass(kind, KeyboardInterrupt)
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    root = logging.getLogger()
+    root.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_wanted)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _summary(landed: Landed) -> str:

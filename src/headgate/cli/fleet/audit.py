@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin.errors import moment
-from headgate.cli.connecting import CommandConfig, Output, check_output, spark_options
+from headgate.cli.connecting import INTERRUPTED, CommandConfig, Output, check_output, spark_options
 from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
-from headgate.cli.spark import session
+from headgate.cli.spark import interruption_without_stack, session
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis
 from headgate.domain.setting import INT_MAX
@@ -86,9 +86,12 @@ def audit(options: AuditOptions) -> None:
     try:
         check_output(options.output)
         wanted = {_finding(each) for each in options.only or ()}
-        audited, unreadable = _audited(options, _rules(options))
+        with interruption_without_stack():
+            audited, unreadable = _audited(options, _rules(options))
     except UsageProblem as problem:
         raise failed(str(problem), 2) from problem
+    except KeyboardInterrupt as interruption:
+        raise failed("interrupted", INTERRUPTED) from interruption
     except (AuditFailed, Unreachable, MissingData, OptionError, OSError) as problem:
         raise failed(str(problem)) from problem
     found = [each for each in audited if wanted.intersection(each.findings) or (not wanted and each.findings)]
