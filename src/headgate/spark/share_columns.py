@@ -7,6 +7,7 @@ Python objects.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,6 @@ from headgate.spark.schemas import SHARE_DELIVERIES, STATE_BATCH, arrow_schema, 
 _VERSION = 0
 _STATE_NUMBERS = 256
 _NAMES = {state.value: state.name for state in DeliveryState}
-_STATE_NAMES = pa.array([_NAMES.get(number, str(number)) for number in range(_STATE_NUMBERS)])
 _BATCH_FIELDS = list(arrow_schema(STATE_BATCH))
 
 
@@ -42,6 +42,11 @@ def rows(records: Records, where: TopicPartition) -> Rows:
     columns = event_columns(records, where, SHARE_DELIVERIES, events, (keys, values))
     columns["batches"] = lambda: _batches([batches for _, batches in decoded])
     return Rows(len(records), columns)
+
+
+@cache
+def _state_names() -> pa.Array:
+    return pa.array([_NAMES.get(number, str(number)) for number in range(_STATE_NUMBERS)])
 
 
 def _decoded(key: bytes | None, value: bytes | None) -> tuple[Event, BatchRows | None]:
@@ -104,7 +109,7 @@ def _batches(of_records: Sequence[BatchRows | None]) -> pa.Array:
     """Return the column of batches, null where a record has no place for them."""
     ends = np.cumsum([0, *(0 if one is None else len(one) for one in of_records)]).astype(np.int32)
     found = np.concatenate([NO_ROWS, *(one for one in of_records if one is not None)])
-    states = _STATE_NAMES.take(pa.array(found[:, STATE] & (_STATE_NUMBERS - 1)))
+    states = _state_names().take(pa.array(found[:, STATE] & (_STATE_NUMBERS - 1)))
     columns = [
         pa.array(found[:, FIRST]),
         pa.array(found[:, LAST]),
