@@ -286,6 +286,17 @@ def test_an_unknown_error_code_is_shown_as_a_number(start_node: StartNode) -> No
     assert (refused.value.code, refused.value.error, refused.value.is_retriable) == (999, None, False)
 
 
+def test_the_next_bootstrap_server_is_tried_when_one_hangs(start_node: StartNode) -> None:
+    """Within the timeout of the call: the first one does not use all of it."""
+    node = start_node(
+        lambda header, frame: every_version() if header.api_key == API_VERSIONS else MetadataResponse()
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{node.host}:{node.port}"
+        with Cluster(servers, timeout_s=1.0) as cluster:
+            assert cluster.metadata([]).topics == []
+
+
 def test_the_next_bootstrap_server_is_tried_when_one_is_down(start_node: StartNode) -> None:
     """One reachable server suffices. If there is none, the error immediately names all of them."""
     down = start_node(lambda header, frame: None)

@@ -148,16 +148,19 @@ class Cluster:
     # --- nodes ---
 
     def any_node(self) -> Connection:
-        """Return an open connection, else one to the first bootstrap server that can be reached."""
+        """Return an open connection, else one to the first bootstrap server that can be reached.
+
+        One that hangs has a share of the timeout only, so that the others are tried, too.
+        """
         self._refuse_closed()
         for connection in self._connections.values():
             if connection.is_open:
                 connection.timeout_s = self._time_left()
                 return connection
         failures: list[ClientError] = []
-        for address in self._bootstrap:
+        for number, address in enumerate(self._bootstrap):
             try:
-                return self._connection_to(address)
+                return self._connection_to(address, share=1 / (len(self._bootstrap) - number))
             except (ConnectionFailed, RequestTimedOut) as error:
                 failures.append(error)
         text = "; ".join(map(str, failures))
@@ -514,13 +517,14 @@ class Cluster:
                 "make a new one"
             )
 
-    def _connection_to(self, address: Address) -> Connection:
+    def _connection_to(self, address: Address, share: float = 1.0) -> Connection:
+        """Return an open connection. `share`: how much of the time that is left a new one may take."""
         self._refuse_closed()
         connection = self._connections.get(address)
         if connection is not None and not connection.is_open:
             connection.close()  # its authentication has ended
         if connection is None or not connection.is_open:
-            connection = Connection(*address, self._time_left(), self.client_id, self.security)
+            connection = Connection(*address, share * self._time_left(), self.client_id, self.security)
             self._connections[address] = connection
             self._was_reached = True
         connection.timeout_s = self._time_left()
