@@ -25,7 +25,7 @@ from headgate.admin import (
 )
 from headgate.cli.advice import in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
-from headgate.cli.consumer_groups.groups import asked_groups, not_there
+from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
 from headgate.cli.printing import Row, print_rows, say
@@ -194,10 +194,15 @@ def delete_groups(admin: Admin, options: Options) -> int:
         errors.update(refused.refused)
     rows: list[Row] = [{"group": group_id, "status": _status(errors.get(group_id))} for group_id in group_ids]
     print_rows(rows, ("group", "status"), "groups", options.output)
+    missing = [
+        group_id
+        for group_id, error in errors.items()
+        if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND
+    ]
+    for text in all_not_there(admin, missing):
+        say(text)
     for group_id, error in errors.items():
-        if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
-            say(not_there(admin, group_id))
-        else:
+        if group_id not in missing:
             say(in_words(error))
     return _exit_code(rows)
 
