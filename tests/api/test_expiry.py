@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from tests.api.node import OneNode, topic_id_of
+from tests.api.node import OneCall, OneNode, topic_id_of
 
 from headgate.api import k08_offset_commit, k20005_describe_offset_expiry, k20006_list_expiring_groups
 from headgate.core.commands import RetentionConfigured
@@ -58,6 +61,24 @@ def listed(node: OneNode, within_ms: int) -> ListExpiringGroupsResponse:
     request = ListExpiringGroupsRequest(within_ms=within_ms)
     response: ListExpiringGroupsResponse = node.ask(k20006_list_expiring_groups.API, request, 0)
     return response
+
+
+def test_only_a_large_answer_is_encoded_in_a_thread(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread takes longer than a small one, which thousands of groups are asked for."""
+    aside: list[int] = []
+    answer_aside = OneCall.answer_aside
+
+    def noted(call: OneCall, make: Callable[[], Any]) -> None:
+        answer_aside(call, make)
+        aside.append(len(call.response.topics[0].partitions))
+
+    monkeypatch.setattr(OneCall, "answer_aside", noted)
+    monkeypatch.setattr(k20005_describe_offset_expiry, "_MOST_AT_ONCE", 2)
+    commit(node, "small", 0, 1)
+    commit(node, "large", 0, 1, 2)
+    for group_id in ("small", "large", "nobody"):
+        describe(node, group_id)
+    assert aside == [3]
 
 
 def test_a_group_is_described_with_the_expiry_of_each_offset(node: OneNode) -> None:

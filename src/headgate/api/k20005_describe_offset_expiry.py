@@ -34,14 +34,21 @@ _MOST_AT_ONCE: Final = 500
 
 def handle(node: Node, call: Call, request: DescribeOffsetExpiryRequest) -> None:
     """Answer when all offsets are looked at."""
-    steps = _describe(node, GroupId(request.group_id))
-    call.in_steps(steps, lambda response: call.answer_aside(lambda: response))
+
+    def answer(response: DescribeOffsetExpiryResponse) -> None:
+        if sum(len(topic.partitions) for topic in response.topics) <= _MOST_AT_ONCE:
+            call.answer(response)  # a thread costs more than such a response
+        else:
+            call.answer_aside(lambda: response)
+
+    call.in_steps(_describe(node, GroupId(request.group_id)), answer)
 
 
 def _describe(node: Node, group_id: GroupId) -> RequestSteps[DescribeOffsetExpiryResponse]:
     there: Future[Any] = Future()
     node.router.owner_of(group_id).submit(group_id, DescribeExpiry(group_id), there.set_result)
-    yield there
+    if not there.done():
+        yield there
     forecast: ExpiryForecast | ErrorCode = there.result()
     if isinstance(forecast, ErrorCode):
         return DescribeOffsetExpiryResponse(error_code=forecast)
