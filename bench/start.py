@@ -222,7 +222,7 @@ def kafka_starts(groups: int, rounds: int) -> Iterator[Start]:
             levels.replace("<Loggers>", f'<Loggers><Logger name="{runtime}" level="INFO"/>')
         )
         kafka._format(home)
-        process = kafka._start(home)
+        process = kafka._start(home, kafka.BROKER_JVM)
         try:
             kafka._wait_until_groups_are_answered(f"127.0.0.1:{port}", process, home / "kafka.log")
             create_topic(f"127.0.0.1:{port}", TOPIC, PARTITIONS)
@@ -230,7 +230,7 @@ def kafka_starts(groups: int, rounds: int) -> Iterator[Start]:
             for _ in range(rounds):
                 _stop(process)
                 began = time.perf_counter()
-                process = kafka._start(home)
+                process = kafka._start(home, kafka.BROKER_JVM)
                 wait_for_offsets("127.0.0.1", port, groups)
                 seconds = time.perf_counter() - began
                 used = _processor_seconds(process.pid)
