@@ -1,6 +1,25 @@
-"""`python -m headgate` is the `headgate` command."""
+"""`headgate`, and `python -m headgate`: the command line.
 
-from headgate.cli import main
+Nothing is imported before `main`, so that Ctrl-C ends a command without a traceback while its libraries are
+loaded, too.
+"""
+
+from __future__ import annotations
+
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        from headgate.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()
