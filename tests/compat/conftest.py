@@ -6,6 +6,7 @@ to drive instead: run against Apache Kafka, these tests are themselves put to th
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import subprocess
@@ -89,11 +90,14 @@ def tools() -> None:
             "the compatibility tests need more than is installed here:\n" + "\n".join(lines), returncode=1
         )
     installed, wanted = NODE / "node_modules" / ".package-lock.json", NODE / "package.json"
-    if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+    with wanted.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process of the run installs, and the others wait for it
+        if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
+            return
         install = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
         done = subprocess.run(install, cwd=NODE, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            pytest.exit(f"npm install failed in {NODE}:\n{done.stderr}", returncode=1)
+    if done.returncode:
+        pytest.exit(f"npm install failed in {NODE}:\n{done.stderr}", returncode=1)
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 from bench.kafka.broker import TOOL_JVM, kafka_missing, with_class_archive
-from bench.paths import BUILD, KAFKA_LIBS
+from bench.paths import BUILD, KAFKA_LIBS, KAFKA_POM
 
 SOURCES = Path(__file__).parents[1] / "java"
 CLASSES = BUILD / "compat-java"
@@ -33,11 +35,22 @@ needs_java_member = pytest.mark.skipif(java_member_missing() is not None, reason
 
 @cache
 def _compiled(name: str) -> Path:
-    """Where the class is, compiled once a run."""
-    CLASSES.mkdir(parents=True, exist_ok=True)
-    command = ["javac", "-cp", f"{KAFKA_LIBS}/*", "-d", str(CLASSES), str(SOURCES / f"{name}.java")]
-    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
-    return CLASSES
+    """Where the class is; it is there as a whole or not at all, because several processes run these tests."""
+    source = SOURCES / f"{name}.java"
+    version = hashlib.sha256(source.read_bytes() + KAFKA_POM.read_bytes()).hexdigest()[:16]
+    classes = CLASSES / f"{name}-{version}"
+    if not classes.exists():
+        CLASSES.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=CLASSES))
+        command = ["javac", "-cp", f"{KAFKA_LIBS}/*", "-d", str(scratch), str(source)]
+        subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
+        try:
+            scratch.rename(classes)
+        except OSError:
+            if not classes.exists():
+                raise
+            shutil.rmtree(scratch)  # another process was first
+    return classes
 
 
 def java_member_command(asked: str) -> list[str]:
