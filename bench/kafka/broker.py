@@ -221,7 +221,7 @@ def _format(directory: Path) -> None:
         raise KafkaUnavailable(f"Kafka's format failed: {(done.stdout + done.stderr).decode()[-2000:]}")
 
 
-def _start(directory: Path, jvm: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _start(directory: Path, jvm: tuple[str, ...] = BROKER_JVM) -> subprocess.Popen[bytes]:
     options = (*jvm, f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}")
     command = java_command("kafka.Kafka", str(directory / "server.properties"), jvm=options)
     with (directory / "kafka.log").open("wb") as log:
