@@ -8,10 +8,11 @@ import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels import MACHINE_CODE, NUMPY, PLAIN, WAYS, read_by
 from tests.spark.support import numbered
 from tests.spark.unpacked import CODECS, as_records, read
 
-from headgate.log import batch_records, record_fields, record_kernel
+from headgate.log import batch_records, record_fields
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
 
 _texts = st.text(max_size=5).map(str.encode)
@@ -34,10 +35,10 @@ def expected(data: bytes | bytearray) -> list[tuple[int, Record]]:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(_records, min_size=1, max_size=8), st.sampled_from(list(CODECS.values())))),
-    st.sampled_from([1, 3, 1000, None]),
+    st.sampled_from([(NUMPY, 1), (NUMPY, 3), (NUMPY, 1000), (PLAIN, 0), (MACHINE_CODE, 0)]),
 )
 def test_columns_equal_the_records_read_one_by_one(
-    batches: list[tuple[list[Record], int]], walk_in_step_from: int | None
+    batches: list[tuple[list[Record], int]], way: tuple[str, int]
 ) -> None:
     """Whatever the records and codecs, and whichever of the walks finds them, nothing differs."""
     data, offset = bytearray(), 100
@@ -45,18 +46,18 @@ def test_columns_equal_the_records_read_one_by_one(
         data += encode_batch(records, base_offset=offset, codec=codec)
         offset += len(records)
     with pytest.MonkeyPatch.context() as patch:
-        if walk_in_step_from is None:
-            patch.setattr(record_kernel, "compiled_find_fields", record_kernel.find_fields)
-        else:
-            patch.setattr(record_kernel, "compiled_find_fields", None)
-            patch.setattr(record_fields, "WALK_IN_STEP_FROM", walk_in_step_from)
+        read_by(way[0], patch)
+        patch.setattr(record_fields, "WALK_IN_STEP_FROM", way[1])
         pieces, corruptions = read(data)
-    assert as_records(pieces) == expected(data)
+        assert as_records(pieces) == expected(data)
     assert corruptions == []
 
 
-def test_batches_of_very_different_lengths_are_walked_in_step_and_alone() -> None:
+def test_batches_of_very_different_lengths_are_walked_in_step_and_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With the threshold as it ships, a mix of many short batches and a few long ones comes out whole."""
+    read_by(NUMPY, monkeypatch)
     data, offset = bytearray(), 0
     for count in [1] * 60 + [3] * 50 + [700, 5, 2000]:
         data += numbered(count, offset)
@@ -85,17 +86,13 @@ def test_log_append_time_replaces_the_records_own() -> None:
     assert {record.timestamp for _, record in as_records(pieces)} == {1_700_000_000_002}
 
 
-FINDERS = {"numpy": None, "kernel": record_kernel.find_fields}
-"""The two ways to find the fields of records; the kernel runs as plain Python here, compiled or not."""
-
-
-@pytest.mark.parametrize("finder", FINDERS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(
-    codec: int, finder: str, monkeypatch: pytest.MonkeyPatch
+    codec: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer may sum nonsense correctly: that batch alone is refused, and nothing is raised."""
-    monkeypatch.setattr(record_kernel, "compiled_find_fields", FINDERS[finder])
+    read_by(way, monkeypatch)
     lying = numbered(4, 10, codec=codec)
     if codec:
         lying[61:] = b"\xff" * len(lying[61:])
@@ -107,10 +104,10 @@ def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(
     assert [(found.base_offset, found.size) for found in corruptions] == [(10, len(lying))]
 
 
-@pytest.mark.parametrize("finder", FINDERS)
-def test_garbage_under_a_right_crc_never_raises(finder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_garbage_under_a_right_crc_never_raises(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,500 random changes inside batches: each is either read as `headgate.log` reads it, or blamed."""
-    monkeypatch.setattr(record_kernel, "compiled_find_fields", FINDERS[finder])
+    read_by(way, monkeypatch)
     dice = random.Random(5)
     header = Record(b"key", b"value" * 30, 1_700_000_000_000, ((b"h", b"x"), (b"i", None)))
     whole = encode_batch([header, Record(None, b"", 1_700_000_000_001), header])

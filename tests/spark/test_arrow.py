@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.kernels import WAYS, read_by
 
 from headgate.log.batch_scan import PADDING
-from headgate.spark import arrow, text_kernel
+from headgate.spark import arrow
 
 NO_TIME, TOO_LATE = -1, arrow.LAST_TIMESTAMP_MS + 1
 
@@ -40,16 +41,15 @@ def test_times_that_do_not_exist_are_null(given: list[int]) -> None:
     assert column.to_pylist() == expected
 
 
-@pytest.mark.parametrize("by_kernel", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("octets", "text"), [(b"abc", "abc"), ("ä€".encode(), "ä€"), (b"\xff", "\ufffd"), (b"", "")], ids=repr
 )
 def test_texts_are_checked_unless_all_are_ascii(
-    octets: bytes, text: str, by_kernel: bool, monkeypatch: pytest.MonkeyPatch
+    octets: bytes, text: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Invalid bytes never reach Spark, whichever way copies them."""
-    monkeypatch.setattr(text_kernel, "compiled_place_parts", text_kernel.place_parts if by_kernel else None)
-    monkeypatch.setattr(text_kernel, "compiled_copy_parts", text_kernel.copy_parts if by_kernel else None)
+    read_by(way, monkeypatch)
     payload, at = b"zz" + octets + bytes(PADDING), np.array([0, 2, 2], np.int64)
     column = arrow.strings(payload, at, np.array([2, -1, len(octets)], np.int64))
     column.validate(full=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels import MACHINE_CODE, NUMPY, PLAIN, read_by
 from tests.spark.support import rows_of, write_segment
 from tests.spark.unpacked import read
 
@@ -85,15 +88,17 @@ def _pairs(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 
 
 def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[dict[str, Any]]:
-    """Return the rows for keys and values, by both readers."""
+    """Return the rows for keys and values, by all ways."""
     batch = encode_batch([Record(one, other, 5) for one, other in pairs])
     (records,), _ = read(batch)
-    by_numpy, by_kernel = (
-        commit_columns.rows_of(records, found, TopicPartition(TopicName("t"), 3))
-        for found in (commit_columns.by_numpy(records), commit_columns.by_kernel(records))
-    )
-    table = {name: column().to_pylist() for name, column in by_numpy.columns.items()}
-    assert table == {name: column().to_pylist() for name, column in by_kernel.columns.items()}
+    tables: list[dict[str, list[Any]]] = []
+    for way in (NUMPY, PLAIN, *([MACHINE_CODE] if find_spec("numba") else [])):
+        with pytest.MonkeyPatch.context() as patch:
+            read_by(way, patch)
+            found = commit_columns.rows(records, TopicPartition(TopicName("t"), 3))
+            tables.append({name: column().to_pylist() for name, column in found.columns.items()})
+    table = tables[0]
+    assert [table] * len(tables) == tables
     return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
 
 

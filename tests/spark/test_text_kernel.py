@@ -6,13 +6,16 @@ import random
 
 import numpy as np
 import pytest
+from tests.kernels import WAYS, read_by
 
 from headgate.spark import arrow, text_kernel
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(20))
-def test_the_kernel_copies_what_arrow_copies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_copies_what_arrow_copies(seed: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of any sizes, nulls among them, and of no rows at all."""
+    read_by(way, monkeypatch)
     chance = random.Random(seed)
     payload = chance.randbytes(300) + bytes(64)
     count = chance.choice([0, 1, 8, 9, 40])
@@ -24,12 +27,9 @@ def test_the_kernel_copies_what_arrow_copies(seed: int, monkeypatch: pytest.Monk
         None if one < 0 else payload[begin : begin + one]
         for begin, one in zip(at.tolist(), size.tolist(), strict=True)
     ]
-    for place, copy in ((None, None), (text_kernel.place_parts, text_kernel.copy_parts)):
-        monkeypatch.setattr(text_kernel, "compiled_place_parts", place)
-        monkeypatch.setattr(text_kernel, "compiled_copy_parts", copy)
-        column = arrow.binaries(payload, at, size)
-        column.validate(full=True)
-        assert column.to_pylist() == expected
+    column = arrow.binaries(payload, at, size)
+    column.validate(full=True)
+    assert column.to_pylist() == expected
 
 
 def test_a_column_too_large_for_its_positions_is_left_to_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_column_too_large_for_its_positions_is_left_to_arrow(monkeypatch: pyte
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(text_kernel, "compiled_copy_parts", never)
+    monkeypatch.setattr(text_kernel, "compiled_kernels", lambda: (never, never))
     monkeypatch.setattr(arrow, "_MOST_BYTES", 3)
     column = arrow.binaries(b"abcdef" + bytes(64), np.array([0, 3]), np.array([3, 3]))
     assert column.to_pylist() == [b"abc", b"def"]

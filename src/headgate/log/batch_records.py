@@ -7,7 +7,7 @@ the payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,8 +160,8 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     if crowded.any():
         return _nothing(payload, batches), _blame(crowded, "it claims more records than it has room for")
     batch = np.repeat(np.arange(len(batches), dtype=np.int64), batches.record_count)
-    find = _find_by_numpy if record_kernel.compiled_find_fields is None else _find_by_kernel
-    found = find(part, batch)
+    kernel = record_kernel.compiled_find_fields()
+    found = _find_by_numpy(part, batch) if kernel is None else _find_by_kernel(kernel, part, batch)
     if found.astray.any():
         reason = "its record lengths do not add up to its size"
         return _nothing(payload, batches), _blame(found.astray, reason)
@@ -216,9 +216,8 @@ def _find_by_numpy(part: _Part, batch: Ints) -> _Found:
     return _Found(fields, astray, wrong, has_headers=True)
 
 
-def _find_by_kernel(part: _Part, batch: Ints) -> _Found:
-    """Find the fields record by record, by machine code where numba is installed."""
-    find = record_kernel.compiled_find_fields or record_kernel.find_fields
+def _find_by_kernel(find: Callable[..., bool], part: _Part, batch: Ints) -> _Found:
+    """Find the fields record by record, by machine code."""
     batches = part.batches
     out = np.empty((record_kernel.COLUMNS, len(batch)), np.int64)
     fault = np.zeros(len(batches), np.int64)

@@ -7,7 +7,10 @@ instead, which is faster than plain Python.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+from headgate.log import machine_code
 
 COLUMNS = 9
 """Rows of the output: timestamp delta, offset delta, key position and size, value position and size, header
@@ -113,21 +116,10 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, last_delta: Any, 
     return has_headers
 
 
-def _compiled() -> Callable[..., bool] | None:
-    try:
-        from numba import njit
-    except ImportError:
-        return None
-    compiled: Callable[..., bool] = njit(cache=True, nogil=True)(find_fields)
-    return compiled
-
-
-compiled_find_fields: Callable[..., bool] | None
-"""None without numba. It is made when it is first used: to import numba takes longer than a small read."""
-
-
-def __getattr__(name: str) -> Any:
-    if name != "compiled_find_fields":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = compiled = _compiled()
-    return compiled
+@cache
+def compiled_find_fields() -> Callable[..., bool] | None:
+    """Return the function as machine code; None without numba."""
+    read, fill = machine_code.COLUMN, machine_code.COLUMN_TO_FILL
+    return machine_code.compiled(
+        find_fields, "boolean", machine_code.OCTETS, read, read, read, read, machine_code.TABLE_TO_FILL, fill
+    )

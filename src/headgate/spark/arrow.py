@@ -16,6 +16,7 @@ import pyarrow as pa
 from headgate.log.batch_records import Records, read_headers
 from headgate.log.batch_scan import WORD_BYTES, Bits, Ints, words_of
 from headgate.spark import text_kernel
+from headgate.spark.text_kernel import Kernels
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -80,8 +81,9 @@ def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
 
     The payload has `PADDING` bytes after the last row's.
     """
-    if text_kernel.compiled_copy_parts is not None and len(payload) <= _MOST_BYTES:
-        return _copied(payload, at, size)
+    kernels = text_kernel.compiled_kernels()
+    if kernels is not None and len(payload) <= _MOST_BYTES:
+        return _copied(kernels, payload, at, size)
     count = len(at)
     bounds = np.empty(2 * count + 1, dtype=np.int32)
     bounds[0:-1:2] = at
@@ -93,10 +95,9 @@ def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     return parts.take(wanted)
 
 
-def _copied(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
-    """Return the same column, copied by machine code where numba is installed."""
-    place = text_kernel.compiled_place_parts or text_kernel.place_parts
-    copy = text_kernel.compiled_copy_parts or text_kernel.copy_parts
+def _copied(kernels: Kernels, payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
+    """Return the same column, copied by machine code."""
+    place, copy = kernels
     ends = np.empty(len(at) + 1, np.int32)
     missing = place(size, ends)
     size_of_all = int(ends[-1])

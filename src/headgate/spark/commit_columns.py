@@ -13,6 +13,7 @@ Layouts, from Kafka's record schemas (all integers big-endian, strings after an 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,8 @@ class Commits:
 
 def read_commits(records: Records) -> Commits:
     """Find the offset commits among records, readable or with a future version of the value."""
-    return by_numpy(records) if commit_kernel.compiled_find_commits is None else by_kernel(records)
+    kernel = commit_kernel.compiled_find_commits()
+    return by_numpy(records) if kernel is None else by_kernel(kernel, records)
 
 
 def is_offset_commit(records: Records) -> Bits:
@@ -112,9 +114,8 @@ def rows_of(records: Records, commits: Commits, where: TopicPartition) -> Rows:
     return Rows(count, columns)
 
 
-def by_kernel(records: Records) -> Commits:
-    """Find the offset commits record by record, by machine code where numba is installed."""
-    find = commit_kernel.compiled_find_commits or commit_kernel.find_commits
+def by_kernel(find: Callable[..., None], records: Records) -> Commits:
+    """Find the offset commits record by record, by machine code."""
     out = np.empty((commit_kernel.COLUMNS, len(records)), np.int64)
     kind = np.zeros(len(records), np.uint8)
     words = words_of(records.payload)

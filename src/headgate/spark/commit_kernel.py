@@ -6,7 +6,10 @@ Tests run the same function as plain Python. Without numba, `headgate.spark.comm
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+from headgate.log import machine_code
 
 COLUMNS = 12
 """Rows of the output: position and size of the group, position and size of the topic, partition, version of
@@ -123,24 +126,19 @@ def find_commits(
             kind[row] = UNKNOWN if version < 0 else KNOWN
 
 
-def _compiled() -> Callable[..., None] | None:
-    try:
-        from numba import njit
-        from numba.extending import register_jitable
-    except ImportError:
-        return None
-    for read in (int64, int32, int16):
-        register_jitable(inline="always")(read)
-    compiled: Callable[..., None] = njit(cache=True, nogil=True)(find_commits)
-    return compiled
-
-
-compiled_find_commits: Callable[..., None] | None
-"""None without numba. It is made when it is first used: to import numba takes longer than a small read."""
-
-
-def __getattr__(name: str) -> Any:
-    if name != "compiled_find_commits":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = compiled = _compiled()
-    return compiled
+@cache
+def compiled_find_commits() -> Callable[..., None] | None:
+    """Return the function as machine code; None without numba."""
+    read = machine_code.COLUMN
+    return machine_code.compiled(
+        find_commits,
+        "void",
+        machine_code.WORDS,
+        read,
+        read,
+        read,
+        read,
+        machine_code.TABLE_TO_FILL,
+        "uint8[::1]",
+        calls=(int64, int32, int16),
+    )

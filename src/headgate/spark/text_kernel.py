@@ -6,9 +6,17 @@ Tests run the same function as plain Python. Without numba, `headgate.spark.arro
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from headgate.log import machine_code
 from headgate.log.batch_scan import WORD_BYTES
+
+Kernels = tuple[Callable[..., int], Callable[..., None]]
+"""`place_parts` and `copy_parts`."""
+
+_ENDS = "Array(int32, 1, 'C', readonly=True)"
+_ENDS_TO_FILL = "int32[::1]"
 
 
 def place_parts(size: Any, ends: Any) -> int:
@@ -40,27 +48,12 @@ def copy_parts(words: Any, at: Any, ends: Any, out: Any) -> None:
             source += WORD_BYTES
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    try:
-        from numba import njit
-    except ImportError:
-        return None
-    compiled: Callable[..., Any] = njit(cache=True, nogil=True)(function)
-    return compiled
-
-
-compiled_place_parts: Callable[..., Any] | None
-compiled_copy_parts: Callable[..., Any] | None
-"""None without numba. They are made when first used: to import numba takes longer than a small read."""
-
-_SOURCES: dict[str, Callable[..., Any]] = {
-    "compiled_place_parts": place_parts,
-    "compiled_copy_parts": copy_parts,
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _SOURCES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = compiled = _compiled(_SOURCES[name])
-    return compiled
+@cache
+def compiled_kernels() -> Kernels | None:
+    """Return both functions as machine code; None without numba."""
+    read = machine_code.COLUMN
+    place = machine_code.compiled(place_parts, "int64", read, _ENDS_TO_FILL)
+    copy = machine_code.compiled(
+        copy_parts, "void", machine_code.WORDS, read, _ENDS, machine_code.WORDS_TO_FILL
+    )
+    return None if place is None or copy is None else (place, copy)
