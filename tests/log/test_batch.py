@@ -227,7 +227,8 @@ def test_a_batch_cut_anywhere_is_refused(size: int) -> None:
         ("0c 00 00 00 01 01 01", "claims -1 headers"),
         ("0e 00 00 00 01 01 8001", "claims 64 headers"),
         ("10 00 00 00 01 01 02 01 01", "a header has no key"),
-        ("ffffffffffffffffffffff01", "ten bytes"),
+        ("ffffffffffffffffffffff01", "more than 64 bits"),
+        ("80808080808080808002", "more than 64 bits"),
         ("0c 00 00 00 01 01 00 00", "1 bytes are left after the last record"),
     ],
 )

@@ -73,7 +73,7 @@ def check(kernel: Any) -> None:
 
 
 def is_kept(kernel: Any) -> bool:
-    return sum(kernel.stats.cache_hits.values()) == 1
+    return bool(sum(kernel.stats.cache_hits.values()) == 1)
 
 
 def read(data: Path, **surroundings: str) -> tuple[str, list[str]]:

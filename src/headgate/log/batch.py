@@ -299,12 +299,12 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     while True:
         byte = data[at]
         at += 1
+        if shift == 63 and byte > 1:
+            raise CorruptBatch("a varint has more than 64 bits")
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
-        if shift > 63:
-            raise CorruptBatch("a varint runs over ten bytes")
     return (value >> 1) ^ -(value & 1), at
 
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from headgate.log.header import Buffer, InvalidBatch
 
-_LONGEST_VARINT_BITS: Final = 63
+_LAST_SHIFT: Final = 63
+"""A varint has up to ten bytes, of which the tenth has the last of 64 bits."""
 _FAR: Final = 1 << 70
 """Larger than every timestamp delta."""
 _SLICE_RECORDS: Final = 4096
@@ -182,12 +183,12 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
     while True:
         byte = data[at]
         at += 1
+        if shift == _LAST_SHIFT and byte > 1:
+            raise InvalidBatch("a varint has more than 64 bits")
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
-        if shift > _LONGEST_VARINT_BITS:
-            raise InvalidBatch("a varint takes more than ten bytes")
 
 
 def _walk_headers(data: bytes, at: int, end: int, index: int) -> int:

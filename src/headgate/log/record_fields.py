@@ -28,7 +28,8 @@ Bits: TypeAlias = NDArray[np.bool_]
 WALK_IN_STEP_FROM = 200
 """Minimum number of batches for which the numpy operation is faster than the steps; measured."""
 
-_LONGEST_VARINT_BYTES = 10
+_LAST_SHIFT = 63
+"""A varint has up to ten bytes, of which the tenth has the last of 64 bits."""
 _ALL_BUT_SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -165,14 +166,15 @@ class FieldReader:
         more = np.flatnonzero(octet >= 0x80)
         if more.size:
             value = octet & 0x7F
-            for shift in range(7, 7 * _LONGEST_VARINT_BYTES, 7):
+            for shift in range(7, _LAST_SHIFT + 1, 7):
                 octet = self.octets[at[more]].astype(np.int64)
                 value[more] |= (octet & 0x7F) << shift
                 at[more] += 1
+                if shift == _LAST_SHIFT:
+                    self.overrun[more[octet > 1]] = True
                 more = more[octet >= 0x80]
                 if not more.size:
                     break
-            self.overrun[more] = True
             octet = value
         self._move(at)
         return ((octet >> 1) & _ALL_BUT_SIGN) ^ -(octet & 1)
@@ -182,7 +184,8 @@ class FieldReader:
         size = self.varint()
         at = self.at
         self.overrun |= size < -1
-        self._move(at + np.maximum(size, 0))
+        # A size near 2^63 would wrap a sum: one byte after the end is far enough.
+        self._move(at + np.clip(size, 0, self.limit - at + 1))
         return at, size
 
     def _move(self, at: Ints) -> None:

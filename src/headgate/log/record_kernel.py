@@ -2,6 +2,10 @@
 
 Tests run the same function as plain Python. Without numba, `headgate.log.batch_records` reads with numpy
 instead, which is faster than plain Python.
+
+Machine code has integers of 64 bits that wrap, and does not check an index. So a size is compared with the
+room that is left, never added to a position first; and a byte is read before the check of its position only
+where that is at most one after the end, which the bytes after the records allow.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ offsets do not rise.
 """
 
 _MOST_BITS = 63
+"""A varint has up to ten bytes, of which the tenth has the last of 64 bits."""
 
 
 def find_fields(octets: Any, begin: Any, end: Any, count: Any, last_delta: Any, out: Any, fault: Any) -> bool:
@@ -53,15 +58,16 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, last_delta: Any, 
                     at += 1
                     value |= (octet & 0x7F) << shift
                     shift += 7
-                    if octet < 0x80:
+                    if octet < 0x80 and (shift <= _MOST_BITS or octet < 2):
                         break
                 else:
                     fault[batch] = ASTRAY
                     break
-            if value & 1 or at + (value >> 1) > limit:
+            size = (value >> 1) & 0x7FFFFFFFFFFFFFFF
+            if value & 1 or size > limit - at:
                 fault[batch] = ASTRAY
                 break
-            stop = at + (value >> 1)
+            stop = at + size
             at += 1  # the attributes, which are not used
             for field in range(5):
                 value = int(octets[at])
@@ -75,7 +81,7 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, last_delta: Any, 
                         at += 1
                         value |= (octet & 0x7F) << shift
                         shift += 7
-                        if octet < 0x80:
+                        if octet < 0x80 and (shift <= _MOST_BITS or octet < 2):
                             break
                     else:
                         fault[batch] = WRONG

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 
-_LONGEST_VARINT_BYTES = 5
+_LONGEST_VARINT_BYTES = 10
+"""The tenth has the last of 64 bits; one with more makes a size that is too far anyway."""
 _FEWEST_ALIKE = 12
 """Minimum number of records of one size that are worth reading together."""
 _PATIENCE = 24
@@ -85,6 +86,8 @@ class Steps:
         Equal lengths make equal steps: where one record ends the next one begins.
         """
         data = self._data
+        if data[at] >= 0x80 and data[at + 1] >= 0x80:
+            return 0, 0  # two bytes do not tell whether lengths of three are equal
         size = _STEPS[data[at]] if data[at] < 0x80 else _long_step(data, at)
         far = at + (_FEWEST_ALIKE - 1) * size
         if far + size > end or data[far : far + 2] != data[at : at + 2]:
@@ -103,6 +106,6 @@ def _long_step(data: bytes, at: int) -> int:
         byte = data[at + width - 1]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) + width if not value & 1 else _TOO_FAR
+            return (value >> 1) + width if not value & 1 and value < _TOO_FAR else _TOO_FAR
         shift += 7
     return _TOO_FAR
