@@ -57,7 +57,7 @@ bench: $(COMPILED)/.ready  ## Measure against peers, side by side in one run (ma
 bench-start: $(COMPILED)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench.start
 
-bench-spark: $(BIN)/.ready java  ## Measure the pipeline on a synthetic log: make bench-spark COMMITS=40000000
+bench-spark: $(BIN)/.bench-ready java  ## Measure the pipeline on a synthetic log: make bench-spark COMMITS=40000000
 	$(BIN)/python -m bench.pipeline --commits $(COMMITS)
 
 kafka: $(BIN)/.ready  ## Fetch Apache Kafka, and Spark's source for it, from Maven Central for the benches and make compat (Java and mvn needed).
@@ -74,6 +74,10 @@ $(BIN)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Python 3.11 or newer is needed; name it with make PYTHON=python3.11 ...'; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(BIN)/.bench-ready: $(BIN)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@touch $@
 
 $(COMPILED)/.ready: $(BIN)/.ready tools/build_hook.py tools/compile_modules.py $(shell find src -name '*.py')

@@ -23,6 +23,7 @@ from bench.pipeline.many import from_files, over_the_wire
 from bench.pipeline.session import started
 from bench.pipeline.streams import streams
 from bench.pipeline.unchecked import unchecked
+from bench.pipeline.ways import ways_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,15 @@ def main(
     master: Annotated[str, typer.Option(help="The Spark that does the work.")] = "local[*]",
     out: Annotated[Path, typer.Option(help="Where the figures are written.")] = BUILD / "bench-spark.json",
 ) -> None:
-    """Make the log, measure, and print the figures; they are also written as JSON."""
+    """Make the log, measure, and print the figures; they are also written as JSON.
+
+    The heading says what reads the records, and what is measured beside.
+    """
     home = out.with_suffix("")
     shutil.rmtree(home, ignore_errors=True)
     console = Console()
-    if not spark_source_jars():
-        console.print("without Spark's own Kafka source: make kafka fetches it")
+    ways = ways_here()
+    console.print(*ways.lines(), sep="\n", highlight=False, soft_wrap=True)
     begin = time.perf_counter()
     try:
         count = make_log(home / "data", commits, groups)
@@ -79,8 +83,10 @@ def main(
             )
     finally:
         shutil.rmtree(home, ignore_errors=True)
+    console.print(*ways.lines(), sep="\n", highlight=False, soft_wrap=True)
     console.print(table_of(figures))
-    out.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
+    found = {"ways": asdict(ways), "figures": [asdict(figure) for figure in figures]}
+    out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

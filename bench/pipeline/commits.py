@@ -1,6 +1,7 @@
 """The coordinator's log: decoded, through Spark, landed, and its committed offsets.
 
-DuckDB is measured if it is installed (`pip install '.[bench]'`), and numba is used if it is.
+DuckDB is measured if it is installed, and numba is used if it is: `make bench-spark` installs both, and
+`bench.pipeline.ways` tells which are used.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -29,8 +31,8 @@ def not_fetched() -> str | None:
 
 
 @pytest.fixture(scope="module")
-def figures(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The figures of a small run, by their names; connections by the same names with a suffix."""
+def run(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """What a small run prints, and its JSON."""
     out = tmp_path_factory.mktemp("bench") / "figures.json"
     command = [sys.executable, "-m", "bench.pipeline", *SIZES, "--master", "local[2]", "--out", str(out)]
     surroundings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -39,8 +41,39 @@ def figures(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not out.with_suffix("").exists()
-    found = json.loads(out.read_text())
+    return done.stdout, json.loads(out.read_text())
+
+
+@pytest.fixture(scope="module")
+def figures(run: tuple[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The figures of the run, by their names; connections by the same names with a suffix."""
+    found = run[1]["figures"]
     return {one["what"] + (", connections" if one["connections"] is not None else ""): one for one in found}
+
+
+def test_the_ways_are_told(run: tuple[str, dict[str, Any]], not_fetched: str | None) -> None:
+    """Before the figures, and in the JSON: a run without numba is no figure of machine code."""
+    printed, found = run
+    ways = found["ways"]
+    assert ways["records"] == f"machine code (numba {version('numba')})"
+    assert ways["duckdb"] == (version("duckdb") if find_spec("duckdb") else "not installed")
+    assert ways["spark_source"][0].isdigit() == (not_fetched is None)
+    assert printed.startswith(f"records are read by {ways['records']}\nDuckDB: {ways['duckdb']}\n")
+
+
+def test_a_run_without_numba_says_that_it_is_slow() -> None:
+    """It measures numpy."""
+    tell = "from bench.pipeline.ways import ways_here; print(ways_here().lines()[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", tell],
+        cwd=ROOT,
+        env={**os.environ, "HEADGATE_NUMBA": "no"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert done.stdout.startswith(f"records are read by numpy {version('numpy')} (the slow way; numba: ")
 
 
 @pytest.mark.parametrize(
