@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
-from tests.server.share_members import FASTER, Scene, play
+from tests.server.share_members import FASTER, Member, Scene, play, until
 
+from headgate.core.share.state.commands import InitializeState, ShareKey
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId
 from headgate.server import backlog
+from headgate.topics.topics import NewTopic
 
 ACCEPT, RELEASE = 1, 2
 RECORDS = 20
@@ -67,6 +71,48 @@ def test_writes_that_one_sync_completes_are_finished_one_after_the_other() -> No
         answer = asyncio.ensure_future(member.acknowledge({0: batches, 1: batches}))
         assert await seen_until_idle(scene) == {2, 1, 0}
         assert await answer == {0: NONE, 1: NONE}
+
+    play(story)
+
+
+WIDE = TopicId(b"w" * 16)
+PARTITIONS = 250
+
+
+async def fetch_wide(scene: Scene) -> Member:
+    """Return a member that has fetched all partitions of a topic with very many."""
+    scene.node.topics.create(NewTopic("wide", WIDE, PARTITIONS), scene.node.system_time())
+    replies: list[Any] = []
+    for index in range(PARTITIONS):
+        key = ShareKey(GroupId("g"), WIDE, index)
+        command = InitializeState(key=key, state_epoch=1, start_offset=0)
+        scene.node.share_state.submit(key.name, command, replies.append)
+    await until(lambda: len(replies) == PARTITIONS)
+    member = scene.member("m")
+    assert await member.fetch(*range(PARTITIONS), topic_id=WIDE) == {}
+    await until(lambda: all(shared.is_idle for shared in scene.shared()))
+    assert len(scene.shared()) == PARTITIONS
+    return member
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_very_many_share_partitions_are_given_up_some_at_a_time(is_deleted: bool) -> None:
+    """When the last session ends, and when their topic is deleted."""
+
+    async def story(scene: Scene) -> None:
+        member = await fetch_wide(scene)
+        if is_deleted:
+            topic = scene.node.topics.by_id(WIDE)
+            assert topic is not None
+            scene.node.topics.delete(topic, scene.node.system_time())
+        else:
+            member.disconnect()
+        seen = set()
+        async with asyncio.timeout(10):
+            while 0 not in seen:
+                seen.add(len(scene.shared()))
+                await asyncio.sleep(0)
+        assert len(seen) >= 1 + PARTITIONS // 100
 
     play(story)
 

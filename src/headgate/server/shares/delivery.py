@@ -47,6 +47,8 @@ _RELEASED_AT_ONCE: Final = 20
 """Share-partitions of which what a member had is taken back in one iteration of the loop."""
 _RELEASING_MS: Final = 3
 """Time after which no more of them follow in one iteration."""
+_DISCARDED_AT_ONCE: Final = 100
+"""Share-partitions that are given up in one iteration of the loop."""
 _CONFIGURED_AT_ONCE: Final = 20
 """Share-partitions that follow new settings of their group in one iteration of the loop."""
 
@@ -287,12 +289,18 @@ class ShareDelivery:
     def _let_go(self, group_id: GroupId) -> None:
         """Forget the partitions of a group that nobody fetches any more: its state may be altered now."""
         self._letting_go.discard(group_id)
+        self._let_go_some(group_id, deque(self.partitions(group_id)))
+
+    def _let_go_some(self, group_id: GroupId, left: deque[SharedPartition]) -> None:
         if self.sessions.count(group_id):
             return
-        for shared in list(self.partitions(group_id)):
+        for _ in range(min(len(left), _DISCARDED_AT_ONCE)):
+            shared = left.popleft()
             if shared.is_idle:
                 shared.discard(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if group_id in self._groups:
+        if left:
+            self._node.soon(lambda: self._let_go_some(group_id, left))
+        elif group_id in self._groups:
             self._let_go_later(group_id)
 
     def _let_go_later(self, group_id: GroupId) -> None:
@@ -333,7 +341,17 @@ class ShareDelivery:
             self._node.soon(lambda: self._configure_some(group_id, following))
 
     def _deleted(self, topic: Topic) -> None:
-        for group in list(self._groups.values()):
-            for shared in list(group.values()):
-                if shared.key.topic_id == topic.topic_id:
-                    shared.discard(ErrorCode.UNKNOWN_TOPIC_ID)
+        found = [
+            shared
+            for group in self._groups.values()
+            for shared in group.values()
+            if shared.key.topic_id == topic.topic_id
+        ]
+        self._discard_some(deque(found))
+
+    def _discard_some(self, left: deque[SharedPartition]) -> None:
+        """Discard share-partitions of a deleted topic; of each of the others a fetch finds out as well."""
+        for _ in range(min(len(left), _DISCARDED_AT_ONCE)):
+            left.popleft().discard(ErrorCode.UNKNOWN_TOPIC_ID)
+        if left:
+            self._node.soon(lambda: self._discard_some(left))
