@@ -124,11 +124,11 @@ def test_many_ranges_that_nobody_waits_for_are_written_again_some_at_a_time() ->
         shared.writes._node = _Node(scene.node, noting)
         for reply in held.held:
             reply(StateResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        await until(lambda: shared.is_idle)
+        await until(lambda: shared.writes.is_done)
         assert sum(noting.sizes) == records // 2
         assert max(noting.sizes) == AGAIN_AT_ONCE
 
-    play(story)
+    play(story, group_share_record_lock_duration_ms="3600000")
 
 
 def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
