@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import select
 import socket
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -215,6 +217,38 @@ def test_a_length_that_is_announced_takes_no_memory() -> None:
             await settle(server)
             assert server.only_connection()._frames._pending.__sizeof__() < 1000
             writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_a_lost_connection_had_received_is_freed_at_once(is_refused: bool) -> None:
+    """The connection is part of cycles, which the collector finds very seldom."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            half = struct.pack(">i", 50 << 20) + bytes(2 << 20)
+            gc.disable()
+            tracemalloc.start()
+            try:
+                for _ in range(5):
+                    _, writer = await server.connect()
+                    writer.write(half)
+                    await until(
+                        lambda: any(one._frames.pending_bytes >= len(half) for one in server.connections),
+                        "it is received",
+                        WITHIN_S,
+                    )
+                    if is_refused:
+                        server.only_connection().refuse("a test")
+                    else:
+                        writer.transport.abort()
+                    await until(lambda: not server.connections, "it is closed", WITHIN_S)
+                assert server.listener.served.memory.held_bytes == 0
+                assert tracemalloc.get_traced_memory()[0] < len(half) + (1 << 20)
+            finally:
+                tracemalloc.stop()
+                gc.enable()
 
     run(scenario)
 

@@ -395,8 +395,14 @@ class Connection(asyncio.Protocol, Client):
         self._give_up_waiting()
 
     def _give_up_waiting(self) -> None:
-        """Drop all requests of a closed connection."""
+        """Drop all requests of a closed connection, with what was received of an incomplete one.
+
+        The connection itself remains in memory until its cycles are collected, which may take very long.
+        """
         self._unserved.clear()
+        self._unserved_bytes = 0
+        self._frames.drop()
+        self._habit.rest = None
         self._long.give_up()
         self._memory.gone(self)
         self.line.give_up()

@@ -95,6 +95,11 @@ class FrameReader:
         self.pending_bytes = len(self._pending)
         return frames
 
+    def drop(self) -> None:
+        """Free the bytes of an incomplete frame: nothing more is received."""
+        self._pending = bytearray()
+        self.pending_bytes = 0
+
     def _cut(self, data: bytes | memoryview) -> tuple[list[bytes], int]:
         """Return the complete frames at the start of the data, and the position after them."""
         frames: list[bytes] = []
