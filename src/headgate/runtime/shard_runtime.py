@@ -46,6 +46,7 @@ from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
 from headgate.runtime.asking import NOW
 from headgate.runtime.clock import Clock
+from headgate.runtime.dropped_states import DROPPED
 from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.held_replies import (
     NOBODY,
@@ -681,6 +682,8 @@ class ShardRuntime(Generic[ShardT]):
         """Load a shard that failed, or a fenced one that this node owns again. Raises OSError."""
         try:
             self.shard = self._new_shard()  # with the current settings, not those at the failure
+            with self.watch.step("free dropped state"):
+                DROPPED.free()
             await self.load()
         except Exception:
             self._forget()
