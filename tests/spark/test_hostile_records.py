@@ -190,9 +190,10 @@ def test_values_that_look_like_lengths_are_not_taken_for_records(
 ) -> None:
     """Two bytes of a length of three are equal here wherever records of the first one's size would begin."""
     read_by(way, monkeypatch)
-    sizes = [8192, *[16384] * 30]
-    records = [Record(b"", b"\x80" * (size - 10), 0) for size in sizes]
-    data = bytes(encode_batch(records))
+    # With their other fields 8,192 and 16,384 bytes long: lengths of 80 80 01 and 80 80 02.
+    values = [b"\x80" * (8192 - 7), *[b"\x80" * (16384 - 8)] * 30]
+    data = bytes(encode_batch([Record(b"", value, 0) for value in values]))
+    assert data[61:64] == b"\x80\x80\x01"
     pieces, corruptions = read(data)
     assert not corruptions
     assert [record for _, record in as_records(pieces)] == [record for _, record in iterate_records(data)]
