@@ -35,7 +35,9 @@ from headgate.spark.landing import (
     groups,
     job,
     land,
+    merging,
     offsets_as_of,
+    reading,
     run_here,
     work,
 )
@@ -202,6 +204,40 @@ def test_large_logs_are_landed_range_by_range(
     assert len({file.name for file in target.glob("*/log_partition=0/*/*.parquet")}) == 3
 
 
+def test_a_range_with_large_rows_is_landed_in_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the size of metadata; also if it is killed. A commit over several batches is not divided."""
+    broker = Broker(tmp_path / "data")
+    broker.append(0, [commit(1)])
+    land(str(broker.directory), str(tmp_path / "tables"))
+    for number in range(4):
+        first = broker.ends[0]
+        for at in range(2):
+            broker.append(0, [commit(number * 10 + at, 0, RunPlace(first, at, 2).header())])
+        broker.append(0, [event()])
+    one = tmp_path / "one"
+    land(str(broker.directory), str(one))
+    monkeypatch.setattr(job, "merge_tasks", lambda *_: [])
+    monkeypatch.setattr(reading, "MOST_BYTES", 900)
+    monkeypatch.setattr("headgate.spark.segments.CHUNK_BYTES", 300)
+    killed = kill_at_each_write(
+        tmp_path,
+        monkeypatch,
+        lambda target: land(str(broker.directory), str(target), is_sampling=False),
+        lambda step: None,
+        lambda target: check(broker, target),
+    )
+    for name, count in (("tables", 3), (f"tables{killed}", 2)):
+        target = tmp_path / name
+        land(str(broker.directory), str(target))
+        check(broker, target)
+        check_states(target)
+        ranges = {file.name for file in target.glob("*/log_partition=0/*/*.parquet") if "-" in file.name}
+        assert len(ranges) >= count
+        assert rows(target, "rebalances") == rows(one, "rebalances")
+
+
 def test_a_run_that_is_not_complete_yet_is_not_landed(broker: Broker, tmp_path: Path) -> None:
     """An incomplete run waits for its end, and is never landed if it was cut."""
     target = tmp_path / "tables"
@@ -288,6 +324,26 @@ def test_past_days_become_one_file_wherever_the_merge_is_killed(
             break
     assert survived
     assert step == 12  # of two tables one write, one rename and three deletions each, and the progress twice
+
+
+def test_merged_files_are_limited_by_the_size_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in memory are larger than in files, and a worker sorts those of a merged file."""
+    log, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    for number in range(6):
+        log.append(0, [commit(number), commit(number)])
+        with monkeypatch.context() as patch:
+            patch.setattr(job, "merge_tasks", lambda *_: [])
+            land(str(log.directory), str(target), is_sampling=False)
+    (first, *_) = Folder(str(target)).names("offset_commits")
+    size = int((Folder(str(target)).metadata(first) or {})[b"headgate.bytes"])
+    monkeypatch.setattr(merging, "MOST_BYTES", 2 * size + 10)
+    progress = target / "_headgate" / "progress.json"
+    progress.write_text(progress.read_text().replace('"merged_before": "2', '"merged_before": "1'))
+    land(str(log.directory), str(target), is_sampling=False)
+    assert len(Folder(str(target)).names("offset_commits")) == 3
+    check(log, target)
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:

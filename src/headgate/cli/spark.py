@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from headgate.domain.ids import Millis
     from headgate.spark.landing import Landed
-    from headgate.spark.landing.work import Done, Failed, Task
+    from headgate.spark.landing.work import Result, Task
 
 spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
@@ -76,7 +76,7 @@ def land(
     except ModuleNotFoundError as problem:
         raise _failed("land", f"{problem}: pip install 'headgate[spark]'") from problem
 
-    def run(tasks: Sequence[Task]) -> list[Done | Failed]:
+    def run(tasks: Sequence[Task]) -> list[Result]:
         # Spark starts when there is work: what is wrong with the options or the source is said before.
         return run_on_spark(session(master, "headgate spark land"))(tasks) if tasks else []
 

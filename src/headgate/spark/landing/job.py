@@ -34,6 +34,8 @@ from headgate.spark.landing.work import (
     Failed,
     Failure,
     LandingTask,
+    Result,
+    Smaller,
     Task,
     ends_of_ranges,
     failure_of,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
-Run = Callable[[Sequence[Task]], list[Done | Failed]]
+Run = Callable[[Sequence[Task]], list[Result]]
 """Runs tasks and returns the result of each."""
 
 
@@ -70,7 +72,7 @@ class Landed:
     incomplete: dict[TopicPartition, int]
 
 
-def run_here(tasks: Sequence[Task]) -> list[Done | Failed]:
+def run_here(tasks: Sequence[Task]) -> list[Result]:
     """Run the tasks in this process, one after another."""
     return [try_task(task) for task in tasks]
 
@@ -78,11 +80,11 @@ def run_here(tasks: Sequence[Task]) -> list[Done | Failed]:
 def run_on_spark(spark: SparkSession) -> Run:
     """Run the tasks in the workers of a session, one Spark task each."""
 
-    def run(tasks: Sequence[Task]) -> list[Done | Failed]:
+    def run(tasks: Sequence[Task]) -> list[Result]:
         if not tasks:
             return []
         ranges = spark.sparkContext.parallelize(list(tasks), len(tasks))
-        found: list[Done | Failed] = ranges.map(try_task).collect()
+        found: list[Result] = ranges.map(try_task).collect()
         return found
 
     return run
@@ -215,24 +217,40 @@ def _do(job: _Job, progress: Progress) -> Progress:
         )
         for where, start, end in progress.planned
     ]
-    found: list[Done] = []
-    for done in _run(job, tasks):
-        found.append(done)
-        for table, count in done.rows.items():
-            job.rows[table] += count
+    progress, found = _run_ranges(job, progress, tasks)
     epochs = {done.where: done.epoch for done in found if done.where}
     progress = progress.done(epochs, _gaps(job, progress, found))
     save_progress(job.folder, progress)
     return progress
 
 
-def _run(job: _Job, tasks: Sequence[Task]) -> list[Done]:
+def _run_ranges(job: _Job, progress: Progress, tasks: Sequence[LandingTask]) -> tuple[Progress, list[Done]]:
+    """Run the tasks of the planned ranges; where rows are too large, plan a smaller range and run that."""
+    found: list[Done] = []
+    while tasks:
+        ends: dict[TopicPartition, int] = {}
+        for result in _run(job, tasks):
+            if isinstance(result, Smaller):
+                ends[result.where] = result.end
+                continue
+            found.append(result)
+            for table, count in result.rows.items():
+                job.rows[table] += count
+        if ends:
+            planned = tuple((where, start, ends.get(where, end)) for where, start, end in progress.planned)
+            progress = replace(progress, planned=planned)
+            save_progress(job.folder, progress)
+        tasks = [replace(task, end=ends[task.where]) for task in tasks if task.where in ends]
+    return progress, found
+
+
+def _run(job: _Job, tasks: Sequence[Task]) -> list[Done | Smaller]:
     """Run tasks. Raises LandingRefused, LandingFailed."""
-    found = []
-    for done in job.run(tasks):
-        if isinstance(done, Failed):
-            raise _ERRORS[done.failure](done.message)
-        found.append(done)
+    found: list[Done | Smaller] = []
+    for result in job.run(tasks):
+        if isinstance(result, Failed):
+            raise _ERRORS[result.failure](result.message)
+        found.append(result)
     return found
 
 

@@ -18,6 +18,11 @@ from headgate.spark.landing.files import Folder
 MOST_ROWS = 4_000_000
 """Maximum number of rows of a merged file, which limits a worker's memory."""
 
+MOST_BYTES = 1 << 30
+"""The same in bytes of memory: a column of Arrow cannot be sorted if it has twice as many."""
+
+_SIZE_KEY = b"headgate.bytes"
+"""Metadata of a file: the size of its rows in memory. Files of earlier releases have none."""
 _SUFFIX = ".parquet"
 
 
@@ -47,6 +52,11 @@ def merge_tasks(target: Folder, chosen: Sequence[str], today: str) -> list[Merge
     return tasks
 
 
+def with_size(rows: pa.Table) -> pa.Table:
+    """Return the rows with their size in the metadata, which a merge asks for."""
+    return rows.replace_schema_metadata({_SIZE_KEY: str(rows.nbytes).encode()})
+
+
 def merge(task: MergeTask) -> None:
     """Merge the files of a folder. Raises OSError."""
     target = Folder(task.target)
@@ -60,7 +70,7 @@ def merge(task: MergeTask) -> None:
         if order := tables.ORDER.get(task.table):
             rows = rows.sort_by([(column, "ascending") for column in order])
         hidden = f"{task.folder}/{tables.HIDDEN}{first}-{last}{_SUFFIX}"
-        target.write_table(hidden, rows)
+        target.write_table(hidden, with_size(rows))
         _finish(target, hidden)
 
 
@@ -83,15 +93,15 @@ def _names(target: Folder, folder: str) -> list[str]:
 def _groups(target: Folder, names: Sequence[str]) -> Iterator[list[str]]:
     """Yield consecutive files that make one merged file each."""
     group: list[str] = []
-    rows = 0
+    rows = size = 0
     for name in sorted(names, key=_bounds):
-        count = target.row_count(name)
-        if group and rows + count > MOST_ROWS:
+        count, bytes_more = target.row_count(name), int((target.metadata(name) or {}).get(_SIZE_KEY, 0))
+        if group and (rows + count > MOST_ROWS or size + bytes_more > MOST_BYTES):
             if len(group) > 1:
                 yield group
-            group, rows = [], 0
+            group, rows, size = [], 0, 0
         group.append(name)
-        rows += count
+        rows, size = rows + count, size + bytes_more
     if len(group) > 1:
         yield group
 

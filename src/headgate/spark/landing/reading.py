@@ -23,8 +23,21 @@ from headgate.spark.source import complete_records, plan
 ATTEMPTS = 5
 """Maximum number of reads of a range that compaction rewrites during the read."""
 
+MOST_BYTES = 1 << 30
+"""Maximum size of the rows of a range, in bytes in memory, which limits a worker's memory. A column of Arrow
+cannot be sorted if it has twice as many.
+"""
+
 _WHERE_COLUMN = "log_partition"
 """Not in the files of a table: it is in their path."""
+
+
+class TooLarge(Exception):
+    """The rows of a range are larger than allowed. Those up to the offset `end` are as large as allowed."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,8 @@ class LogRange:
     end: int
     epoch: int = -1
     log_start: int = 0
+    is_limited: bool = True
+    """Whether its rows are limited to `MOST_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,7 @@ def options_of(options: Options, ranges: Mapping[TopicPartition, tuple[int, int]
 def read_range(options: Options, wanted: LogRange, views: Collection[str]) -> RangeRead:
     """Read the rows of these views of the log (`tables.VIEWS`) in a range.
 
-    Raises LandingRefused if the epochs show that the log was written anew, CorruptLog, MissingData,
+    Raises LandingRefused if the epochs show that the log was written anew, TooLarge, CorruptLog, MissingData,
     CompactedWhileRead, ClientError, OSError.
     """
     for attempt in range(ATTEMPTS):
@@ -84,6 +99,7 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
     where = wanted.where
     epochs = Epochs(where, wanted.start, wanted.end, wanted.epoch)
     found: dict[str, list[pa.RecordBatch]] = {name: [] for name in views}
+    size = 0
     first = max(wanted.start - (wanted.epoch >= 0), min(wanted.log_start, wanted.end))
     for planned in plan(options_of(options, {where: (first, wanted.end)})):
         for records in complete_records(planned):
@@ -91,6 +107,11 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
             new = only(records, records.offset >= wanted.start)
             for name, batch in _batches(new, views, where):
                 found[name].append(batch)
+                size += batch.nbytes
+            if wanted.is_limited and size > MOST_BYTES and len(new):
+                end = int(new.offset[-1]) + 1
+                if end < wanted.end:
+                    raise TooLarge(end)
     rows = {name: pa.Table.from_batches(batches, _schema(name)) for name, batches in found.items()}
     return RangeRead(rows, epochs.last, epochs.has_gap)
 

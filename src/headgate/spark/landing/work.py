@@ -17,10 +17,10 @@ from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import current, groups, tables
 from headgate.spark.landing.files import Folder
-from headgate.spark.landing.merging import MergeTask, merge
+from headgate.spark.landing.merging import MergeTask, merge, with_size
 from headgate.spark.landing.ordering import by_date, sorted_rows
 from headgate.spark.landing.progress import LandingRefused
-from headgate.spark.landing.reading import LogRange, options_of, read_range
+from headgate.spark.landing.reading import LogRange, TooLarge, options_of, read_range
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
 from headgate.spark.memory import keep_freed_memory
 from headgate.spark.options import Options
@@ -89,10 +89,19 @@ class Failed:
     failure: Failure
 
 
+@dataclass(frozen=True, slots=True)
+class Smaller:
+    """Nothing was written: the rows of the range need too much memory. Those up to `end` do not."""
+
+    where: TopicPartition
+    end: int
+
+
 Task = LandingTask | MergeTask
+Result = Done | Smaller | Failed
 
 
-def try_task(task: Task) -> Done | Failed:
+def try_task(task: Task) -> Result:
     """Do the work of a task; return a failure as a value."""
     keep_freed_memory()
     try:
@@ -114,12 +123,19 @@ def failure_of(problem: Exception) -> Failure:
     return Failure.AWAY if is_away else Failure.OTHER
 
 
-def land_range(task: LandingTask) -> Done:
-    """Write the files of a range. Raises what `read_range` raises."""
+def land_range(task: LandingTask) -> Done | Smaller:
+    """Write the files of a range, or tell how far it may go. Raises as `read_range`, except TooLarge."""
     target = Folder(task.target)
     offsets, state = _offsets_before(task, target), _groups_before(task, target)
     wanted = LogRange(task.where, task.start, task.end, task.epoch, task.log_start)
-    read = read_range(task.options, wanted, _views_of(task))
+    try:
+        read = read_range(task.options, wanted, _views_of(task))
+    except TooLarge as large:
+        end = _end_within(task, task.start, large.end)
+        has_states = any(one is not None and one.end == task.end for one in (offsets, state))
+        if end > task.start and not has_states and not _has_files(task, target):
+            return Smaller(task.where, end)
+        read = read_range(task.options, replace(wanted, is_limited=False), _views_of(task))
     has_gap = read.has_gap or (task.is_first and task.start > 0)
     rows, views = {}, read.rows
     for table in tables.VIEWS:
@@ -133,6 +149,20 @@ def land_range(task: LandingTask) -> Done:
     if state is not None:
         rows |= _advance_groups(task, state, views, is_anew)
     return Done(task.where, read.epoch, rows, has_gap, before)
+
+
+def _end_within(task: LandingTask, start: int, end: int) -> int:
+    """Return where a range ends that should not go further than `end`, without dividing a run of records."""
+    return _without_open_runs(task.options, {task.where: (start, end)})[task.where]
+
+
+def _has_files(task: LandingTask, target: Folder) -> bool:
+    """Return whether an earlier attempt wrote files of the range, whose end is therefore fixed."""
+    growing = [table for table in task.tables if table in tables.GROWING]
+    names = (
+        name for table in growing for name in target.names(f"{table}/log_partition={task.where.partition}")
+    )
+    return any(tables.bounds_in(name) == (task.start, task.end) for name in names if tables.is_landed(name))
 
 
 def ends_of_ranges(
@@ -189,7 +219,7 @@ def _write(task: LandingTask, table: str, rows: pa.Table, *, has_gap: bool = Fal
         # An attempt before this one may have read records that were removed from the log since.
         if has_gap and target.has(name) and target.row_count(name) > of_date.num_rows:
             continue
-        target.write_table(name, sorted_rows(of_date, tables.ORDER[table]))
+        target.write_table(name, with_size(sorted_rows(of_date, tables.ORDER[table])))
     return int(rows.num_rows)
 
 
@@ -206,7 +236,14 @@ def _pieces(
     start = task.log_start
     while start < task.end:
         end = ends_of_ranges(task.options, {task.where: (start, task.end)})[task.where]
-        yield read_range(task.options, LogRange(task.where, start, end), _views_of(task)).rows, end
+        wanted = LogRange(task.where, start, end)
+        try:
+            rows = read_range(task.options, wanted, _views_of(task)).rows
+        except TooLarge as large:
+            within = _end_within(task, start, large.end)
+            end = within if within > start else end
+            rows = read_range(task.options, replace(wanted, end=end, is_limited=False), _views_of(task)).rows
+        yield rows, end
         start = end
 
 
