@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from headgate.cli import app
 from headgate.spark.landing import LandingFailed, delta, land
 from headgate.spark.landing.files import Folder
-from headgate.spark.landing.progress import NAME
+from headgate.spark.landing.progress import NAME, read_progress
 from headgate.spark.options import OptionError
 
 __all__ = ["broker"]
@@ -268,6 +269,25 @@ def test_a_damaged_log_is_told_of_after_everything_is_landed(broker: Broker, tmp
     assert len(in_delta(target, "group_events")) == 3
     shutil.rmtree(log)
     land(str(broker.directory), str(target), is_sampling=False)
+    assert_logs_match(target)
+
+
+def test_a_full_disk_is_the_reason_that_is_told(broker: Broker, tmp_path: Path) -> None:
+    """In one line, whatever the library adds to it; with room the log is made."""
+    pytest.importorskip("deltalake", reason=IS_MISSING)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target), is_sampling=False)
+    progress = read_progress(Folder(str(target)))
+    assert progress is not None
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        problems = delta.sync_logs(Folder(str(target)), progress)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(problems) == len(TABLES) - 2  # without samples
+    assert all("File too large" in each and each.isprintable() for each in problems)
+    assert delta.sync_logs(Folder(str(target)), progress) == []
     assert_logs_match(target)
 
 

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 _DATE, _LOG_PARTITION = "date", "log_partition"
 _PARTITION_TYPES: Mapping[str, pa.DataType] = {_LOG_PARTITION: pa.int32(), _DATE: pa.string()}
+
+
+_ARROW = "\u21b3"
+_COLOUR = re.compile(r"\x1b\[\d+m")
 
 
 class NotOurs(ValueError):
@@ -69,12 +74,18 @@ def sync_logs(target: Folder, progress: Progress) -> list[str]:
             problems.append(str(problem))
         except (DeltaError, OSError, ValueError, pa.ArrowException) as problem:
             log = f"{target.location()}/{table}/{DELTA_LOG}"
-            reason = str(problem).partition("\n")[0]  # below are the frames of a library
             problems.append(
-                f"the Delta log of {table} does not follow the table: {reason}. If it happens again, "
-                f"delete {log}: the next run makes it anew"
+                f"the Delta log of {table} does not follow the table: {_reason(problem)}. If it happens "
+                f"again, delete {log}: the next run makes it anew"
             )
     return problems
+
+
+def _reason(problem: Exception) -> str:
+    """Return the message and its causes, which the library marks by arrows, without its frames."""
+    first, *lines = _COLOUR.sub("", str(problem)).splitlines() or [repr(problem)]
+    causes = [line.partition(_ARROW)[2].strip() for line in lines if line.lstrip().startswith(_ARROW)]
+    return ": ".join([first, *causes])
 
 
 def _is_finished(table: str, name: str, progress: Progress) -> bool:
