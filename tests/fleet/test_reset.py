@@ -252,6 +252,22 @@ def test_a_table_with_a_topic_that_does_not_exist(
     assert [each.group_id for each in load_plan(tmp_path / "plan.csv")] == [other]
 
 
+def test_an_offset_outside_of_the_log_is_replaced_and_told_of(
+    reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    """Also where nothing is left to change then."""
+    beyond, same = new_group(8, 3), new_group(10)
+    (tmp_path / "t.csv").write_text(
+        f"group,topic,partition,offset\n{beyond},flights,0,999\n{beyond},flights,1,4\n{same},flights,0,11\n"
+    )
+    result = reset("--from-table", tmp_path / "t.csv")
+    assert result.exit_code == 0
+    for name, offset in ((beyond, 999), (same, 11)):
+        assert f"group {name}: flights-0: {offset} lies outside the log, which ends at 10\n" in result.stderr
+    (planned,) = load_plan(tmp_path / "plan.csv")
+    assert list(planned.new.values()) == [10, 4]
+
+
 def test_names_in_a_table_are_texts(tmp_path: Path) -> None:
     """Not numbers, nulls, truth values or times, however they look."""
     path = tmp_path / "t.csv"

@@ -109,6 +109,12 @@ class PlannedOffset:
     """The requested offset. It differs from `offset` if it lies outside of the log."""
 
 
+def outside_of_log(partition: TopicPartition, asked_for: int, offset: int) -> str:
+    """Return the message for an offset in whose place the nearest one inside of the log was taken."""
+    end = "starts" if asked_for < offset else "ends"
+    return f"{partition}: {asked_for} lies outside the log, which {end} at {offset}"
+
+
 OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
 """Returns the offset in each partition for a timestamp, `EARLIEST` or `LATEST`."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.admin import Admin, NothingToReset, RequestRefused, Target, ToOffsets, TopicPartition
-from headgate.admin.reset import plan
+from headgate.admin.reset import outside_of_log, plan
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import Millis, TopicName
 from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step
@@ -52,7 +52,8 @@ class _OffsetsAt:
 
 
 def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[str] = ()) -> Iterator[Outcome]:
-    """Yield a plan for each group, without changes: a step DONE means that it can be executed.
+    """Yield a plan for each group, without changes: a step DONE means that it can be executed. Its message
+    names the offsets outside of a log, in whose place the nearest inside is planned.
 
     A group's partitions are those of its target, or those with a committed offset; of `topics` if any are
     named. A group without such partitions has an empty plan. A step REFUSED says what cannot be planned for
@@ -101,6 +102,11 @@ def _plan_one(
             {each.partition: each.offset for each in planned},
         ),
         Step.DONE,
+        "; ".join(
+            outside_of_log(each.partition, each.asked_for, each.offset)
+            for each in planned
+            if each.asked_for != each.offset
+        ),
     )
 
 

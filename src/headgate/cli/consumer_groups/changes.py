@@ -23,6 +23,7 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
+from headgate.admin.reset import outside_of_log
 from headgate.cli.advice import in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
@@ -135,8 +136,7 @@ def warn_of_moved(planned: Iterable[PlannedOffset | RewoundPartition]) -> None:
     """Say which offsets lay outside the log."""
     for each in planned:
         if each.asked_for != each.offset:
-            end = "starts" if each.asked_for < each.offset else "ends"
-            say(f"{each.partition}: {each.asked_for} lies outside the log, which {end} at {each.offset}")
+            say(outside_of_log(each.partition, each.asked_for, each.offset))
 
 
 def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:

@@ -189,6 +189,8 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     with progress_bar("planning", len(targets)) as (progress, task):
         for outcome in plan_resets(admin, targets, options.topic):
             progress.advance(task)
+            if outcome.step is Step.DONE and outcome.message:
+                say(f"group {outcome.planned.group_id}: {outcome.message}")
             if outcome.step is Step.DONE and outcome.planned.changes:
                 planned.append(outcome.planned)
             elif outcome.step not in (Step.DONE, Step.ALREADY):
