@@ -51,7 +51,7 @@ def test_the_first_steps_print_what_was_sent(broker: Broker, client: str) -> Non
 
 def test_the_fixture_of_the_readme_works(tmp_path: Path) -> None:
     """The test shown in the README passes in a project of its own."""
-    found = re.search(r"comes with the package:\n\n```python\n(.*?)```", README, re.DOTALL)
+    found = re.search(r"\*\*In a test\*\*.*?```python\n(.*?)```", README, re.DOTALL)
     assert found is not None
     (tmp_path / "test_orders.py").write_text(found[1])
     finished = subprocess.run(

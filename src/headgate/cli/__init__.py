@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from headgate import __version__
 from headgate.cli.configs import configs
@@ -66,7 +67,25 @@ def _join_lines(commands: typer.Typer) -> None:
             _join_lines(group.typer_instance)
 
 
+def _leave_out_types_of_flags(commands: typer.Typer) -> None:
+    """Show flags without a type: the help of Typer gives them `<bool>`, as if they took a value."""
+    for command in commands.registered_commands:
+        assert command.callback is not None
+        signature = inspect.signature(command.callback, eval_str=True)
+        for parameter in signature.parameters.values():
+            declared, *more = get_args(parameter.annotation) or (None,)
+            for option in more:
+                if declared is bool and isinstance(option, OptionInfo):
+                    option.metavar = ""
+        # Annotations in quotes are evaluated anew each time: Typer is to find these.
+        command.callback.__signature__ = signature  # type: ignore[attr-defined]
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _leave_out_types_of_flags(group.typer_instance)
+
+
 _join_lines(app)
+_leave_out_types_of_flags(app)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -78,7 +97,10 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def headgate(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, metavar="", help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """A consumer-group coordinator and embedded broker that speaks the Kafka protocol."""

@@ -106,6 +106,9 @@ def _run(admin: Admin, options: Options) -> int:
         return _Watch(admin, options).run()
     looks, problems = _looks(admin, options)
     code = _print(looks, None, 0.0, options)
+    read = {one.topic for one in looks}
+    which = "none of these groups reads" if options.group else "no group reads"
+    _say(f"{which} topic {topic}" for topic in options.topic if topic not in read)
     _say(problems)
     return max(code, 1 if problems else 0)
 

@@ -92,6 +92,8 @@ def test_lag_is_summed_by_group_and_topic(headgate: Headgate, behind: str) -> No
     missing = headgate("lag", "--group", "no-such-group")
     assert "there is no consumer group called no-such-group" in missing.stderr
     assert missing.exit_code == 1
+    unread = headgate("lag", "--topic", "no-such-topic")
+    assert unread.stderr == "headgate: no group reads topic no-such-topic\n"
 
 
 def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
-from headgate.cli.connecting import (
-    DEFAULT_TIMEOUT_MS,
-    CommandConfig,
-    Output,
-    Timeout,
-    check_output,
-    open_admin,
-)
+from headgate.cli.connecting import ConnectingAndPrinting, check_output, open_admin
 from headgate.cli.consumer_groups.arguments import parse_datetime
 from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
@@ -81,26 +74,22 @@ class ChosenTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResetOptions(ChosenTarget, ChosenGroups):
+class ResetOptions(ConnectingAndPrinting, ChosenTarget, ChosenGroups):
     """All options of the reset, with their help."""
 
-    bootstrap_server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of the cluster.")]
     plan: Annotated[
         Path, typer.Option(metavar="FILE.csv", help="The file of the plan: written, or executed.")
     ]
     execute: Annotated[bool, typer.Option("--execute", help="Execute the plan in the file.")] = False
-    command_config: CommandConfig = None
-    timeout: Timeout = DEFAULT_TIMEOUT_MS
-    output: Output = "table"
 
 
 @takes_options(ResetOptions)
 def reset(options: ResetOptions) -> None:
     """Reset the offsets of many groups: write a plan, look at it, execute it.
 
-    headgate fleet reset --bootstrap-server HOST:PORT --all-groups --by-duration PT1H --plan plan.csv
+    headgate fleet reset --all-groups --by-duration PT1H --plan plan.csv
 
-    headgate fleet reset --bootstrap-server HOST:PORT --plan plan.csv --execute
+    headgate fleet reset --plan plan.csv --execute
 
     The second command writes plan.undo.csv first, the plan that takes it back (plan.undo-2.csv, if the first
     is the undo of another plan). It may be repeated after any interruption: groups that are done stay as they

@@ -38,8 +38,8 @@ class Connection:
         str | None,
         connection_option(
             "--bootstrap-server",
-            metavar="HOST:PORT",
-            help="Servers, separated by commas.",
+            metavar="HOST:PORT,...",
+            help="Addresses of the cluster.",
             show_default=DEFAULT_SERVER,
         ),
     ] = None
@@ -53,7 +53,7 @@ class Connection:
         connection_option(
             "--timeout",
             metavar="MS",
-            help="Limit of each call.",
+            help="Limit of each call, in ms.",
             min=1,
             show_default=str(DEFAULT_TIMEOUT_MS),
         ),
