@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.client.cluster import Cluster
-from headgate.client.errors import check, check_parts
+from headgate.client.connection import Connection
+from headgate.client.errors import ClientError, RequestRefused, check, check_parts
+from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.wire.messages import alter_share_group_offsets as alter
@@ -118,13 +120,39 @@ def share_offsets(cluster: Cluster, group_id: GroupId) -> list[ShareOffset]:
     def attempt() -> list[ShareOffset]:
         request = offsets.DescribeShareGroupOffsetsRequest(groups=[asked])
         (group,) = cluster.ask_coordinator(group_id, request).groups
-        check(f"group {group_id}", group.error_code, group.error_message)
-        return sorted(
-            (_offset(TopicName(topic.topic_name), one) for topic in group.topics for one in topic.partitions),
-            key=lambda found: found.partition,
-        )
+        return _offsets(group)
 
     return cluster.retrying(attempt)
+
+
+def share_offsets_on_nodes(
+    survey: Survey, group_ids: Iterable[GroupId]
+) -> Answers[GroupId, list[ShareOffset]]:
+    """Return the same for many groups; an error for one whose coordinator does not answer."""
+
+    def ask(node: Connection, some: list[GroupId]) -> Mapping[GroupId, list[ShareOffset] | ClientError]:
+        asked = [offsets.DescribeShareGroupOffsetsRequestGroup(group_id=one, topics=None) for one in some]
+        found: dict[GroupId, list[ShareOffset] | ClientError] = {}
+        for group in node.request(offsets.DescribeShareGroupOffsetsRequest(groups=asked)).groups:
+            try:
+                found[GroupId(group.group_id)] = _offsets(group)
+            except RequestRefused as refused:
+                found[GroupId(group.group_id)] = refused
+        return found
+
+    return survey.of_groups(group_ids, ask, _count)
+
+
+def _count(found: list[ShareOffset] | ClientError) -> int:
+    return 1 if isinstance(found, ClientError) else 1 + len(found)
+
+
+def _offsets(group: offsets.DescribeShareGroupOffsetsResponseGroup) -> list[ShareOffset]:
+    check(f"group {group.group_id}", group.error_code, group.error_message)
+    return sorted(
+        (_offset(TopicName(topic.topic_name), one) for topic in group.topics for one in topic.partitions),
+        key=lambda found: found.partition,
+    )
 
 
 def _offset(topic: TopicName, found: offsets.DescribeShareGroupOffsetsResponsePartition) -> ShareOffset:

@@ -94,6 +94,22 @@ def test_offsets_are_described_in_kafkas_columns(command: Command, empty: str) -
     assert [(one["group"], len(one["offsets"])) for one in described] == [("busy", 3), ("empty", 2)]
 
 
+def test_hundreds_of_groups_are_described_as_each_of_them(command: Command, bootstrap_servers: str) -> None:
+    """Whatever is asked in one request for many of them."""
+    groups = [f"one-of-many-{number:03}" for number in range(150)]
+    with Admin(bootstrap_servers) as admin:
+        (partition,) = admin.partitions_of("other")
+        for group_id in groups:
+            admin.alter_share_offsets(group_id, {partition: 0})
+        described = json.loads(command("--describe", "--all-groups", "--output", "json").stdout)["groups"]
+        alone = command("--describe", "--group", groups[149], "--output", "json")
+        admin.delete_groups(groups)
+    many = [one for one in described if one["group"] in groups]
+    assert [one["group"] for one in many] == groups
+    assert json.loads(alone.stdout)["groups"] == [many[149]]
+    assert many[149]["offsets"][0]["start_offset"] == 0
+
+
 def test_members_and_states_are_described(command: Command, empty: str) -> None:
     """With the columns of Kafka's tool."""
     heading, member = rows(command("--describe", "--group", "busy", "--members"))

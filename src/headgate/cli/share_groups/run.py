@@ -31,6 +31,8 @@ from headgate.cli.share_groups.records import archive, redeliver, release, show_
 from headgate.cli.share_groups.targets import partitions_of, target_of
 from headgate.cli.share_groups.usage import action_of
 from headgate.cli.usage_problem import UsageProblem
+from headgate.client.share_groups import ShareOffset, share_offsets_on_nodes
+from headgate.client.survey import Survey
 from headgate.domain.errors import ErrorCode
 
 STATES = ("Empty", "Stable")
@@ -72,7 +74,14 @@ def describe_groups(admin: Admin, options: Options) -> int:
     group_ids = _asked_groups(admin, options)
     described = admin.describe_share_groups(group_ids)
     found = [group for group in described.values() if group is not None]
-    reports = [(group, _rows(admin, group, options)) for group in found]
+    wanted = [group.group_id for group in found] if _columns(options)[1] == "offsets" else []
+    offsets = share_offsets_on_nodes(Survey(admin.cluster), wanted)
+    failed = {group_id: one for group_id, one in offsets.items() if isinstance(one, ClientError)}
+    reports = [
+        (group, _rows(group, offsets.get(group.group_id, []), options))
+        for group in found
+        if group.group_id not in failed
+    ]
     columns, name = _columns(options)
     if options.output == "json":
         print_json({"groups": [{**_state_row(group), name: rows} for group, rows in reports]})
@@ -91,7 +100,9 @@ def describe_groups(admin: Admin, options: Options) -> int:
     for group_id, one in described.items():
         if one is None:
             say(_not_there(admin, group_id))
-    return 0 if len(found) == len(described) else 1
+    for text in dict.fromkeys(_in_words(error) for error in failed.values()):
+        say(text)
+    return 0 if len(reports) == len(described) else 1
 
 
 def _columns(options: Options) -> tuple[Columns, str]:
@@ -102,7 +113,9 @@ def _columns(options: Options) -> tuple[Columns, str]:
     return (_OFFSETS_VERBOSE if options.verbose else _OFFSETS), "offsets"
 
 
-def _rows(admin: Admin, group: ShareGroupDescription, options: Options) -> list[Row]:
+def _rows(
+    group: ShareGroupDescription, offsets: list[ShareOffset] | ClientError, options: Options
+) -> list[Row]:
     if options.members:
         return [
             {
@@ -127,7 +140,7 @@ def _rows(admin: Admin, group: ShareGroupDescription, options: Options) -> list[
             "start_offset": one.start_offset,
             "lag": one.lag,
         }
-        for one in admin.share_offsets(group.group_id)
+        for one in ([] if isinstance(offsets, ClientError) else offsets)
     ]
 
 
