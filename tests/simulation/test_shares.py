@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 
 import pytest
 from tests.simulation.requests import Violation
 from tests.simulation.seeds import seeds_to_try
 from tests.simulation.shares import broken_shares as broken
 from tests.simulation.shares.world import ShareWorld
-
-from headgate.runtime import local_log, shard_runtime
 
 SEEDS = (*range(1, 7), 36, 115)
 """The last two found share-partitions that two first fetches at once made twice."""
@@ -59,16 +56,6 @@ def test_nothing_is_found_in_share_groups() -> None:
 def test_a_seed_gives_the_same_life_twice() -> None:
     """Every exchange at the same time."""
     assert ShareWorld(3).run().trace_hash() == ShareWorld(3).run().trace_hash()
-
-
-@pytest.mark.interpreted
-def test_a_seed_gives_the_same_life_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between any two looks at the clock a second may pass."""
-    quiet = ShareWorld(3).run().trace_hash()
-    seconds = map(float, count())
-    for module in (local_log, shard_runtime):
-        monkeypatch.setattr(module, "perf_counter", lambda: next(seconds))
-    assert ShareWorld(3).run().trace_hash() == quiet
 
 
 @pytest.mark.interpreted

@@ -21,7 +21,6 @@ from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedDisk, SimulatedSyncer
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.random_seconds import runtimes_with_seconds_of
 from tests.simulation.requests import Violation
 from tests.simulation.shares.link import Exchange, Server
 from tests.simulation.shares.members import Habits, ShareMember
@@ -328,7 +327,6 @@ def fitted(world: ShareWorld) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_module, "GroupCommit", simulated_commit)
-        patch.setattr(node_module, "local_runtimes", runtimes_with_seconds_of(random))
         patch.setattr(record_batches, "BATCH_BYTES", random.choice((700, 900_000)))
         patch.setattr(shard_start, "LOAD_SLICE_SECONDS", random.choice((0.01, -1.0)))
         patch.setattr(SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2)
