@@ -14,10 +14,12 @@ IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java
+.PHONY: help setup demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+setup: $(BIN)/.ready  ## Install what the other targets need, into .venv.
 
 demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, Spark, a moving partition.
 	@$(BIN)/python -m demo
