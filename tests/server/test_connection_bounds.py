@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.server.clients import Client, run_scenario
+from tests.server.clients import WIDTH, Client, run_scenario
 from tests.server.disk import DATA_DIR, new_disk
 from tests.waiting import until
 
@@ -33,6 +33,13 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.api_versions import ApiVersionsRequest
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 RESPONSE_BYTES = 500_000
 WITHIN_S = 20
@@ -159,6 +166,52 @@ def test_responses_behind_one_that_is_not_ready_are_bounded() -> None:
             writer.close()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("come_together", [False, True])
+def test_responses_to_repeated_requests_behind_one_that_is_not_ready_are_bounded(come_together: bool) -> None:
+    """Of sixty repeated fetches of long offsets behind a parked join, few are served before the join is."""
+
+    async def scenario(client: Client) -> None:
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=index, committed_metadata="\N{EURO SIGN}" * 4096)
+            for index in range(WIDTH)
+        ]
+        topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+        await client.send(OffsetCommitRequest(group_id="g", topics=[topic]), 7, "commit")
+        asked = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(WIDTH)))
+        wanted = OffsetFetchRequest(group_id="g", topics=[asked])
+        for _ in range(3):
+            response_bytes = len(await client.send(wanted, 5, "again"))
+        assert client.is_known(wanted, 5)
+
+        other = Client(client.node, client.listener)
+        other.connection.data_received(request_frame(join_request(), 2, 0, "first"))
+        await other.receive(1)
+        client.connection.data_received(request_frame(join_request(), 2, 0, "second"))
+        frames = [request_frame(wanted, 5, number, "again") for number in range(1, 61)]
+        for data in [b"".join(frames)] if come_together else frames:
+            if client.wire.is_read:
+                client.connection.data_received(data)
+            await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        line = client.connection.line
+        assert len(line.waiting) > 1
+        assert line.unsent_bytes < connections.MOST_UNSENT_BYTES + 2 * response_bytes
+
+    run_scenario(scenario)
+
+
+def join_request() -> JoinGroupRequest:
+    """Return the request of a member that joins and waits for the others."""
+    return JoinGroupRequest(
+        group_id="waiting",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range")],
+    )
 
 
 def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waiting() -> None:

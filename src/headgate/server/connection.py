@@ -160,11 +160,10 @@ class Connection(asyncio.Protocol, Client):
             frame = self._frames.only_frame(data)
             if frame is not None and not (self._long.is_busy or self._unserved):
                 found = self._repeats.find(frame, self._habit)
-                waiting = len(self.line.waiting)
-                if found is not None and (waiting < MOST_OTHERS_WAITING or _is_small(found, frame)):
+                if found is not None and (
+                    not self.line.waiting or not self._has_to_wait(is_small=_is_small(found, frame))
+                ):
                     self._turn.add(self.line, found, frame)  # nearly always: nothing to decode
-                    if waiting >= MOST_REQUESTS_WAITING:
-                        self.balance()
                     return
                 if found is None and not self._has_to_wait(is_small=False):
                     self._receive_new(frame)
@@ -243,8 +242,8 @@ class Connection(asyncio.Protocol, Client):
             else:
                 turn.add(self.line, found, frame)
                 together_bytes += len(frame)
-                if together_bytes <= SERVED_TOGETHER_BYTES:
-                    continue
+                if together_bytes <= SERVED_TOGETHER_BYTES and not found[1].has_long_response:
+                    continue  # one with a long response is served at once, so that its size is known
                 turn.serve()
                 together_bytes = 0
             if unserved and perf_counter() > slice_end:
