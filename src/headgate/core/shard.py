@@ -5,8 +5,7 @@
     context    distance of the system time, topics                 set by commands, before `loaded` and on
 
 A group belongs to one shard, so that no command needs another. Differences between kinds of groups are in
-the
-kinds (`headgate.core.kinds`); the shard treats them all alike.
+the kinds (`headgate.core.kinds`); the shard treats them all alike.
 """
 
 from __future__ import annotations
