@@ -1,8 +1,7 @@
 """The two sparse indexes of a segment, in Kafka's file formats.
 
     .index       relative offset i32, position i32      every `index_interval_bytes` of log, one entry: the
-    last
-                                                        offset of a batch and where that batch begins
+                                                        last offset of a batch and where that batch begins
     .timeindex   timestamp i64, relative offset i32     the largest timestamp so far, and whose it is
 
 Both only grow while a segment is written, and are searched by bisection. They are derived from the log, which

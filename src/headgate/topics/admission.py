@@ -19,8 +19,8 @@ Differences from Kafka: Kafka answers UNKNOWN_SERVER_ERROR for records that do n
 codec, and for compressed records whose offset deltas do not count up from 0; here these are INVALID_RECORD.
 Kafka accepts such deltas without compression, and keys or values with a length below -1; here they are
 INVALID_RECORD; so is a transactional batch without a producer id. A batch with the timestamp type log append
-time is refused in every topic. A batch that
-decompresses to more than `log/compression.py` reads is MESSAGE_TOO_LARGE, so that the producer splits it.
+time is refused in every topic. A batch that decompresses to more than `log/compression.py` reads is
+MESSAGE_TOO_LARGE, so that the producer splits it.
 """
 
 from __future__ import annotations

@@ -10,23 +10,20 @@ member gets one of them. With the target T, restricted to the topics the member 
 
 and then the first of these that applies:
 
-    a. revoked is not empty, and the member has not reported that it revoked all of it, or the target is of
-    its
-       own epoch: it stays in its epoch with `kept`; `revoked` is added to its partitions pending revocation:
-       UNREVOKED_PARTITIONS;
+    a. revoked is not empty, and the member has not reported that it revoked all of it, or the target is
+       of its own epoch: it stays in its epoch with `kept`; `revoked` is added to its partitions pending
+       revocation: UNREVOKED_PARTITIONS;
     b. free is not empty: it moves to the target's epoch with kept ∪ free; UNRELEASED_PARTITIONS if
        awaited is not empty, else STABLE;
     c. awaited is not empty: it moves to the target's epoch with `kept`: UNRELEASED_PARTITIONS;
     d. otherwise it moves to the target's epoch with `kept`: STABLE.
 
 The assignment epoch of a partition is the epoch of the target assignment with which the member got it; it
-does
-not change while the member owns the partition (R1.3, KIP-1251).
+does not change while the member owns the partition (R1.3, KIP-1251).
 
 A member that revokes a partition always moves to a later epoch with that: otherwise commits in flight with
-its
-present epoch would be accepted after the partition's next owner has begun. Kafka lets members continue in
-their epoch that reduce their subscription before the new target assignment, or from which a newer target
+its present epoch would be accepted after the partition's next owner has begun. Kafka lets members continue
+in their epoch that reduce their subscription before the new target assignment, or from which a newer target
 assignment revokes more than the last one; here they wait with the revoked partitions.
 """
 
