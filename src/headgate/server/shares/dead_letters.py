@@ -34,6 +34,7 @@ from headgate.core.share.partition.model import DeliveryView, StateChange
 from headgate.core.share.partition.rejections import Cause
 from headgate.core.share.partition.share_partition import SharePartition
 from headgate.domain.errors import ErrorCode
+from headgate.domain.setting import LONG_MAX
 from headgate.log.batch import CorruptBatch
 from headgate.records.share_batches import StateBatch
 from headgate.records.share_state_model import DeadLetterMark, ShareKey
@@ -63,6 +64,8 @@ MOST_LETTERS: Final = 200
 """Records of which the letters are written together."""
 MOST_BYTES: Final = 256 << 10
 """Bytes of letters that are written together, but at least one letter."""
+_ARCHIVED_AT_ONCE: Final = 20
+"""Ranges of records that one step archives."""
 _MOST_READS: Final = 20
 """Reads of the source's log for one batch of letters."""
 _READ_BYTES: Final = 64 << 10
@@ -204,11 +207,15 @@ class DeadLetters:
             problem = yield from self._search(machine)
             if problem is not None:
                 return problem
-            due = machine.dead_letters(MOST_LETTERS)
+            is_kept = machine.limits.keeps_dead_letters
+            due = machine.dead_letters(MOST_LETTERS if is_kept else LONG_MAX, most_ranges=MOST_LETTERS)
             if not due:
                 return (yield from self._persist(machine, (), None))
-            if not machine.limits.keeps_dead_letters:
-                self._archive(machine, [(one.first_offset, one.last_offset) for one in due])
+            if not is_kept:
+                yield from self._archive(machine, [(one.first_offset, one.last_offset) for one in due])
+                problem = yield from self._persist(machine, (), None)
+                if problem is not None:
+                    return problem
                 continue
             problem = yield from self._write(machine, due)
             if problem is not None:
@@ -236,7 +243,7 @@ class DeadLetters:
         return None
 
     def _archive_letter(self, machine: SharePartition, letter: WrittenLetter) -> None:
-        self._archive(machine, [(letter.offset, letter.offset)])
+        self._archive_some(machine, [(letter.offset, letter.offset)])
 
     # --- writing ---
 
@@ -252,7 +259,7 @@ class DeadLetters:
             return found
         origin, most = self._origin(), min(MOST_BYTES, target.topic.policy.max_message_bytes)
         if not found.letters:
-            self._archive(machine, found.looked_at)
+            yield from self._archive(machine, found.looked_at)
             return None
         make = partial(batch_of, origin, found.letters, most, self._node.system_time())
         batch, count = yield from aside(make)
@@ -269,7 +276,7 @@ class DeadLetters:
         if problem is None and not self._source.error:
             problem = yield from self._append(target, batch, mark)
         if problem is None and not self._source.error:
-            self._archive(machine, covered)
+            yield from self._archive(machine, covered)
             self._doubt = None
             self._counts.dead_letters += count
         return problem
@@ -325,7 +332,12 @@ class DeadLetters:
         partition.synced(done.result())
         return done.result()
 
-    def _archive(self, machine: SharePartition, ranges: Sequence[tuple[int, int]]) -> None:
+    def _archive(self, machine: SharePartition, ranges: Sequence[tuple[int, int]]) -> RequestSteps[None]:
+        for at in range(0, len(ranges), _ARCHIVED_AT_ONCE):
+            self._archive_some(machine, ranges[at : at + _ARCHIVED_AT_ONCE])
+            yield None
+
+    def _archive_some(self, machine: SharePartition, ranges: Sequence[tuple[int, int]]) -> None:
         for first, last in ranges:
             change = machine.dead_letter_copied(first, last)
             if change is not None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
+from headgate.core.share.partition.share_partition import SharePartition
 from headgate.domain.ids import Millis
+from headgate.domain.setting import LONG_MAX
 from headgate.runtime.gauges import counter, gauge
 from headgate.server.shares.counts import ShareCounts
 from headgate.server.shares.partition import SharedPartition
 
-MOST_COUNTED = 20_000
-"""Waiting dead letters of one share-partition that are counted: a window has no more records."""
+_MOST_RANGES: Final = 200
+"""Ranges of waiting dead letters that one slice counts."""
+
+
+def _waiting(machine: SharePartition) -> Iterator[int]:
+    """Yield numbers of records that wait for their dead letters, in slices."""
+    due = machine.dead_letters(LONG_MAX, most_ranges=_MOST_RANGES)
+    while due:
+        yield sum(one.last_offset - one.first_offset + 1 for one in due)
+        due = machine.dead_letters(LONG_MAX, due[-1].last_offset + 1, most_ranges=_MOST_RANGES)
 
 
 def share_gauges(
@@ -28,8 +39,9 @@ def share_gauges(
                 locked_at = holder[1] - shared.settings.limits.lock_duration_ms
                 oldest_ms = max(oldest_ms, now - locked_at)
             in_flight += shared.machine.end_offset - shared.machine.start_offset
-            due = shared.machine.dead_letters(MOST_COUNTED)
-            waiting += sum(one.last_offset - one.first_offset + 1 for one in due)
+            for count in _waiting(shared.machine):
+                waiting += count
+                yield None
         yield None
     yield gauge("headgate_share_partitions", "Share-partitions in use.", [((), loaded)])
     yield gauge(

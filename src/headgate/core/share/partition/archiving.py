@@ -33,14 +33,16 @@ class Archiving:
                 self._from = batch.first_offset if self._from is None else min(self._from, batch.first_offset)
                 return
 
-    def due(self, most_records: int, from_offset: int, *, is_all_durable: bool) -> list[Piece]:
+    def due(
+        self, most_records: int, from_offset: int, most_ranges: int, *, is_all_durable: bool
+    ) -> list[Piece]:
         """Return the first ranges from an offset on that wait for their dead letters, and no more records.
 
         Rejections that are not durable yet are not among them; `is_all_durable`: there are none.
         """
         found: list[Piece] = []
         offset = max(from_offset, self._from or 0)
-        while self._from is not None and most_records > 0:
+        while self._from is not None and most_records > 0 and len(found) < most_ranges:
             piece = self._ranges.find(ARCHIVING, offset, self._ranges.end)
             if piece is None:
                 if not found and is_all_durable and offset <= self._from:

@@ -7,7 +7,8 @@ Rules:
 3. A chunk has at most `MOST` ranges. So finding an offset takes two binary searches, and a change of one
    range moves some kilobytes, however many ranges there are. A range costs 43 bytes.
 4. Each chunk counts its available and its incomplete ranges, and knows a lower bound of its lock deadlines.
-   So searches skip chunks, and a window of a million complete ranges goes in some thousand steps.
+   So searches skip chunks without what they look for, and a window of a million complete ranges goes in some
+   thousand steps.
 """
 
 from __future__ import annotations
@@ -128,6 +129,14 @@ class Chunk:
             self.batch_sizes[i],
             self.acquired_ats[i],
         )
+
+    def find(self, state: int, begin: int) -> int:
+        """Return the index of the first range from `begin` on in this state; -1 if there is none."""
+        if state not in COMPLETE:
+            count = self.available if state == AVAILABLE else self.incomplete - self.available
+            if not count:
+                return -1
+        return self.states.tobytes().find(state, begin)
 
     def _count(self, pieces: Sequence[Piece], sign: int) -> None:
         for first, last, delivery in pieces:
@@ -324,9 +333,8 @@ class Ranges:
         index = self._chunk_at(first)
         begin = bisect_right(self._chunks[index].firsts, first) - 1
         while index < len(self._chunks) and self._firsts[index] <= last:
-            chunk = self._chunks[index]
-            if (chunk.available or state != AVAILABLE) and state in chunk.states[begin:]:
-                found = chunk.states.index(state, begin)
+            found = self._chunks[index].find(state, begin)
+            if found >= 0:
                 return self._cut(index, found, first, last)
             index, begin = index + 1, 0
         return None

@@ -64,7 +64,7 @@ from headgate.core.share.partition.ranges import (
     Ranges,
 )
 from headgate.core.share.partition.rejections import Cause, Rejection, Rejections
-from headgate.core.share.partition.taking_back import Rest, TakingBack
+from headgate.core.share.partition.taking_back import MOST_AT_ONCE, Rest, TakingBack
 from headgate.core.share.partition.undeliverable import skip_hole, without_undeliverable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId, Millis
@@ -307,12 +307,14 @@ class SharePartition:
         """Return whether records may wait for their dead letters."""
         return self._archiving.may_have_some
 
-    def dead_letters(self, most_records: int, from_offset: int = 0) -> list[DeliveryView]:
+    def dead_letters(
+        self, most_records: int, from_offset: int = 0, *, most_ranges: int = MOST_AT_ONCE
+    ) -> list[DeliveryView]:
         """Return the first ranges from an offset on that wait for their dead letters, and no more records.
 
         Rejections that are not durable yet are not among them.
         """
-        due = self._archiving.due(most_records, from_offset, is_all_durable=not self._writes)
+        due = self._archiving.due(most_records, from_offset, most_ranges, is_all_durable=not self._writes)
         return list(map(self._view, due))
 
     def dead_letters_begin(self, letters: Iterable[DeliveryView]) -> StateChange:
