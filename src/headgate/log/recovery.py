@@ -173,7 +173,7 @@ def load(loading: Loading) -> Loaded:
         for segment in segments:
             segment.remove()
         segments = []
-    _settle_indexes(loading, [segment for segment in scanned if segment in segments[:-1]])
+    _settle_indexes(loading, [segment for segment in segments[:-1] if not segment.is_loaded_as_saved])
     _settle_mark(loading, checkpoint, mark, segments)
     end_offset = segments[-1].next_offset if segments else 0
     if loading.compacted_to > end_offset:
@@ -365,7 +365,7 @@ def _rewrite(segment: Segment, position: int) -> None:
 
 def _tidy(loading: Loading, start_offset: int) -> None:
     """Remove files that an interrupted change left beside the segments."""
-    kept = _bases(loading, start_offset)
+    kept = set(_bases(loading, start_offset))
     for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
         for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
