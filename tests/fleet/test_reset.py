@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +15,13 @@ from tests.consumers import reading
 from tests.fleet.conftest import Command, commit
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, ToOffsets
+from headgate.admin import Admin, ToEarliest, ToOffsets
 from headgate.broker import Broker
 from headgate.cli import app
 from headgate.client.offsets import commit_offsets
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.fleet import PlannedOffsets, PlanUnreadable, Step, execute, load_plan, save_plan, undo_of
-from headgate.fleet.planning import read_targets
+from headgate.fleet.planning import plan_resets, read_targets
 from headgate.spark.landing import land
 
 Reset = Callable[..., Result]
@@ -239,6 +240,62 @@ def test_a_group_that_cannot_be_reset_does_not_stop_the_others(
     assert (result.exit_code, list(results(result).values())) == (1, ["done", "refused"])
 
 
+def test_a_group_that_cannot_be_described_does_not_stop_the_others(
+    broker: Broker, new_group: Callable[..., str]
+) -> None:
+    """Old consumers committed for the group without a name, and a landed table has it."""
+    name = new_group(8)
+    with Admin(broker.bootstrap_servers) as admin:
+        steps = {
+            each.planned.group_id: each.step
+            for each in plan_resets(admin, dict.fromkeys(("", name), ToEarliest()))
+        }
+    assert steps == {"": Step.REFUSED, name: Step.DONE}
+
+
+def test_a_plan_without_changes_replaces_an_earlier_one(
+    broker: Broker, reset: Reset, new_group: Callable[..., str]
+) -> None:
+    """A program that executes the plan that it has made does not execute that of yesterday."""
+    name = new_group(8)
+    assert reset("--group", name, "--to-earliest").exit_code == 0
+    result = reset("--group", name, "--shift-by", "0", "--output", "json")
+    assert result.exit_code == 0 and json.loads(result.stdout) == {"offsets": []}
+    result = reset("--execute")
+    assert result.exit_code == 2 and "the plan is empty" in result.stderr
+    assert committed(broker, name) == [8]
+
+
+def test_a_named_group_that_the_table_does_not_have(reset: Reset, tmp_path: Path) -> None:
+    """A typing error does not look like success."""
+    path = tmp_path / "offsets.csv"
+    path.write_text("group_id,topic,partition,offset\none,flights,0,1\n")
+    result = reset("--from-table", path, "--group", "two")
+    assert result.exit_code == 2 and "there is no group two" in result.stderr
+
+
+def test_a_plan_from_a_spreadsheet(tmp_path: Path) -> None:
+    """With a byte order mark, and other line ends."""
+    (tmp_path / "plan.csv").write_bytes(
+        b"\xef\xbb\xbf" + (HEADING + "g,t,0,1,2\n").replace("\n", "\r\n").encode()
+    )
+    place = TopicPartition(TopicName("t"), 0)
+    assert load_plan(tmp_path / "plan.csv") == [PlannedOffsets("g", {place: 1}, {place: 2})]
+
+
+def test_an_interrupted_execution_says_how_to_go_on(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C or SIGTERM, also with JSON."""
+    name = new_group(8)
+    assert reset("--group", name, "--to-earliest").exit_code == 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        monkeypatch.setattr(Admin, "committed_offsets", lambda *_, number=number: signal.raise_signal(number))
+        result = reset("--execute", "--output", "json")
+        assert result.exit_code == 130
+        assert "interrupted; run it again to go on" in result.stderr and not result.stdout
+
+
 def test_a_table_with_a_topic_that_does_not_exist(
     reset: Reset, new_group: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -278,7 +335,7 @@ def test_names_in_a_table_are_texts(tmp_path: Path) -> None:
         assert read_targets(path) == {name: ToOffsets({place: 5})}
 
 
-@pytest.mark.parametrize("row", ["g,t,,5", "g,t,0.5,5", "g,t,0,5.5", "g,t,x,5"])
+@pytest.mark.parametrize("row", ["g,t,,5", "g,t,0.5,5", "g,t,0,5.5", "g,t,x,5", "g,t,0,true", "g,t,0,-5"])
 def test_a_table_without_offsets_of_partitions(tmp_path: Path, row: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"group,topic,partition,offset\n{row}\n")
@@ -301,6 +358,7 @@ HEADING = "group,topic,partition,committed_offset,new_offset\n"
         (HEADING + "g,t,0,1,9223372036854775808\n", "line 2"),
         (HEADING + "g,t,0,1," + "9" * 5000, "line 2"),
         (HEADING + "g,t,2147483648,1,2\n", "line 2: group,topic,partition"),
+        (HEADING + "g,t,0,1,522\ng,t,1,1,52", "line 3: the last line has no end"),
     ],
 )
 def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message: str) -> None:
@@ -317,6 +375,10 @@ def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message
     [
         (["--execute"], 2, "make it first, with a target"),
         (["--execute", "--to-earliest"], 2, "make the plan first"),
+        (["--execute", "--group", "one"], 2, "--execute executes all of the plan"),
+        (["--execute", "--groups-matching", "one"], 2, "--execute executes all of the plan"),
+        (["--execute", "--all-groups"], 2, "--execute executes all of the plan"),
+        (["--execute", "--topic", "flights"], 2, "--execute executes all of the plan"),
         (["--all-groups"], 2, "one of --to-earliest, --to-latest"),
         (["--all-groups", "--to-earliest", "--to-latest"], 2, "one of --to-earliest, --to-latest"),
         (["--to-earliest"], 2, "--group, --groups-matching or --all-groups is needed"),

@@ -7,10 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.admin import Admin, NothingToReset, RequestRefused, Target, ToOffsets, TopicPartition
+from headgate.admin import (
+    Admin,
+    ClientError,
+    NothingToReset,
+    RequestRefused,
+    Target,
+    ToOffsets,
+    TopicPartition,
+)
 from headgate.admin.reset import outside_of_log, plan
+from headgate.client.groups import describe_on_nodes
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import Millis, TopicName
+from headgate.client.survey import Survey
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step
 
 _DESCRIBED_AT_ONCE = 100
@@ -63,9 +73,13 @@ def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[st
     now = Millis(time.time_ns() // 1_000_000)
     wanted = set(topics)
     for several in _in_portions(list(targets)):
-        described = admin.describe_groups(several)
+        described = describe_on_nodes(Survey(admin.cluster), map(GroupId, several))
         for group_id, group in described.items():
-            if group is not None and group.is_active:
+            if isinstance(group, ClientError):
+                if not isinstance(group, RequestRefused) or group.is_retriable:
+                    raise group
+                yield Outcome(PlannedOffsets(group_id, {}, {}), Step.REFUSED, str(group))
+            elif group is not None and group.is_active:
                 text = f"group {group_id} has members (state {group.state})"
                 yield Outcome(PlannedOffsets(group_id, {}, {}), Step.ACTIVE, text)
             else:
@@ -134,11 +148,11 @@ def read_targets(path: Path) -> dict[str, Target]:
     for group_id, topic, partition, offset in _read_rows(path):
         if offset is None:
             continue
-        is_place = isinstance(group_id, str) and isinstance(topic, str) and isinstance(partition, int)
+        is_place = isinstance(group_id, str) and isinstance(topic, str) and type(partition) is int
         if not is_place:
             raise PlanUnreadable(f"{path}: {group_id}, {topic}, {partition} is no group with a partition")
         place = TopicPartition(TopicName(topic), partition)
-        if not isinstance(offset, int):
+        if type(offset) is not int or offset < 0:
             raise PlanUnreadable(
                 f"{path}: the offset of {place} of group {group_id} is {offset!r}: leave it out"
             )

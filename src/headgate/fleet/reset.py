@@ -11,6 +11,7 @@ A cluster without conditional commits (Apache Kafka) is asked for the offsets ju
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,15 +73,23 @@ def save_plan(plan: Sequence[PlannedOffsets], path: Path) -> None:
 
 
 def load_plan(path: Path) -> list[PlannedOffsets]:
-    """Read a plan. Raises PlanUnreadable, OSError."""
+    """Read a plan. Raises PlanUnreadable, also if the last line has no end, and OSError.
+
+    Such a file may be cut off within a number: 52 is an offset, too, where 522 was planned.
+    """
     groups: dict[str, PlannedOffsets] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            if next(rows, None) != list(COLUMNS):
-                raise PlanUnreadable(f"{path}, line 1: the heading {','.join(COLUMNS)} is expected")
-            for line, row in enumerate(rows, start=2):
-                _take(groups, row, f"{path}, line {line}")
+        text = path.read_bytes().decode("utf-8-sig")  # spreadsheets write a byte order mark
+        rows = csv.reader(io.StringIO(text, newline=""))
+        if next(rows, None) != list(COLUMNS):
+            raise PlanUnreadable(f"{path}, line 1: the heading {','.join(COLUMNS)} is expected")
+        for row in rows:
+            _take(groups, row, f"{path}, line {rows.line_num}")
+        if not text.endswith(("\n", "\r")):
+            raise PlanUnreadable(
+                f"{path}, line {rows.line_num}: the last line has no end: the file may be cut off. "
+                "If it is not, add a line end"
+            )
     except (UnicodeDecodeError, csv.Error) as problem:
         raise PlanUnreadable(f"{path}: not CSV: {problem}") from problem
     if not groups:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
-from headgate.cli.connecting import ConnectingAndPrinting, check_output, open_admin
+from headgate.cli.connecting import INTERRUPTED, ConnectingAndPrinting, check_output, open_admin
 from headgate.cli.consumer_groups.arguments import parse_datetime
 from headgate.cli.fleet.common import duration, failed, progress_bar
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
+from headgate.cli.spark import interruption_without_stack
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.wording import counted
 
@@ -95,18 +96,23 @@ def reset(options: ResetOptions) -> None:
     is the undo of another plan). It may be repeated after any interruption: groups that are done stay as they
     are, and a group that committed since the plan is left alone.
     """
+    again = "; run it again to go on" if options.execute else ""
     try:
         check_output(options.output)
         target = _target_of(options)
-        with open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin:
+        with (
+            interruption_without_stack(),
+            open_admin(options.bootstrap_server, options.timeout, options.command_config) as admin,
+        ):
             if options.execute:
                 code = _execute(admin, options.plan, options.output)
             else:
                 code = _plan(admin, _targets(admin, target, options), options)
     except (UsageProblem, ValueError) as problem:
         raise failed(str(problem), 2) from problem
+    except KeyboardInterrupt as interruption:
+        raise failed(f"interrupted{again}", INTERRUPTED) from interruption
     except (ClientError, OSError) as problem:
-        again = "; run it again to go on" if options.execute else ""
         raise failed(f"{problem}{again}") from problem
     raise typer.Exit(code)
 
@@ -119,6 +125,11 @@ def _target_of(options: ResetOptions) -> Target | None:
         if given:
             raise UsageProblem(
                 f"--execute executes the plan in {options.plan}: make the plan first, without --execute"
+            )
+        if options.group or options.groups_matching is not None or options.all_groups or options.topic:
+            raise UsageProblem(
+                f"--execute executes all of the plan in {options.plan}: choose groups and topics when the "
+                "plan is made, or remove lines from it"
             )
         return None
     if len(given) != 1:
@@ -148,6 +159,8 @@ def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict
         if not options.from_table.exists():
             raise UsageProblem(f"--from-table {options.from_table}: there is no such file")
         targets = read_targets(options.from_table)
+        if missing := [each for each in chosen if named and each not in targets]:
+            raise UsageProblem(f"--from-table {options.from_table}: there is no group {missing[0]}")
         if not named:
             chosen = [each for each in targets if pattern is None or each in chosen]
         return {each: targets[each] for each in chosen if each in targets}
@@ -173,6 +186,7 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     from headgate.fleet import Step, save_plan
     from headgate.fleet.planning import plan_resets
 
+    path = options.plan
     planned: list[PlannedOffsets] = []
     refused: list[Outcome] = []
     with progress_bar("planning", len(targets)) as (progress, task):
@@ -187,9 +201,11 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     for outcome in refused:
         say(f"left out: {outcome.message}")
     if not planned:
+        if path.exists():  # an earlier plan, which nobody should take for this one
+            save_plan(planned, path)
+        print_rows([], _PLANNED, "offsets", options.output)
         say("nothing to change: no plan was written")
         return 1 if refused else 0
-    path = options.plan
     save_plan(planned, path)
     rows = [row for each in planned for row in _planned_rows(each)]
     print_rows(rows, _PLANNED, "offsets", options.output)
