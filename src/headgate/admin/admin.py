@@ -9,21 +9,13 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import (
-    bootstrap,
-    millis,
-    partitions_in,
-    refuse_impossible,
-    seconds,
-    several,
-    strings,
-    whole,
-)
+from headgate.admin.arguments import bootstrap, millis, refuse_impossible, seconds
+from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
 from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
-from headgate.admin.reset import PlannedOffset, Target, plan, refuse_no_target
+from headgate.admin.reset import PlannedOffset, Target, plan
 from headgate.admin.restore import (
     LOOKED_BACK,
     ChosenPartitions,
@@ -54,6 +46,7 @@ from headgate.client.security import NOT_SECURED, Security
 from headgate.domain.ids import GroupId, Millis, TopicPartition
 
 
+@checked
 class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     """Administration of topics, settings, groups and transactions. Close it, or use it in a `with` block.
 
@@ -97,11 +90,11 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
         """
-        return groups.list_groups(self.cluster, strings("states", states), strings("types", types))
+        return groups.list_groups(self.cluster, states, types)
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | None]:
         """Return the groups with their members and assignments; None for a group that does not exist."""
-        found = groups.describe_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
+        found = groups.describe_groups(self.cluster, map(GroupId, group_ids))
         return {str(group_id): group for group_id, group in found.items()}
 
     def describe_group(self, group_id: str) -> GroupDescription | None:
@@ -113,7 +106,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        groups.delete_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
+        groups.delete_groups(self.cluster, map(GroupId, group_ids))
 
     # --- offsets ---
 
@@ -121,8 +114,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return committed offsets of a group, of some partitions or all. Others are omitted."""
-        wanted = None if partitions is None else partitions_in(partitions)
-        return offsets.fetch_offsets(self.cluster, GroupId(group_id), wanted)
+        return offsets.fetch_offsets(self.cluster, GroupId(group_id), partitions)
 
     def positions(self, group_id: str) -> list[Position]:
         """Return the positions of all partitions with a committed offset or an assigned member."""
@@ -147,7 +139,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         if group_ids is None:
             wanted = [one.group_id for one in surveyor.listings()]
         else:
-            wanted = list(map(GroupId, strings("group_ids", group_ids)))
+            wanted = list(map(GroupId, group_ids))
         return survey_groups(surveyor, wanted, with_expiry=with_expiry)
 
     def _pauses_of(self, group: GroupDescription | None) -> Mapping[TopicPartition, PausedPartition]:
@@ -191,8 +183,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
-        refuse_no_target(target)
-        wanted = list(dict.fromkeys(partitions_in(partitions)))
+        wanted = list(dict.fromkeys(partitions))
         self._refuse_active(group_id, wanted)
         if not wanted:
             raise NothingToReset(f"no partitions of group {group_id} to reset")
@@ -264,9 +255,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`, `VersionNotSupported`, and
         `TopicGone` if the topic was deleted after the change or with it.
         """
-        places = None if partitions is None else several(partitions)
-        self._refuse_active(group_id, places)
-        scope = scope_of(places)
+        self._refuse_active(group_id, partitions)
+        scope = scope_of(partitions)
         group = GroupId(group_id)
         planned = plan_undo(group, history.last_change(self.cluster, group, scope))
         changed = scope_of(each.partition for each in planned.partitions)
@@ -294,9 +284,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
         `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
         """
-        places = None if partitions is None else several(partitions)
-        self._refuse_active(group_id, places)
-        scope = scope_of(places)
+        self._refuse_active(group_id, partitions)
+        scope = scope_of(partitions)
         at = millis(time)
         past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
         committed = self.committed_offsets(group_id)
@@ -334,7 +323,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND), and `PartlyRefused` for partitions
         (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC) after deleting the others.
         """
-        offsets.delete_offsets(self.cluster, GroupId(group_id), partitions_in(partitions))
+        offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
 
     # --- expiry of offsets ---
 
@@ -353,8 +342,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         """Return the groups without members of which an offset expires within `within_ms` (None: at any
         time), the first to expire first. Raises `VersionNotSupported`.
         """
-        within = None if within_ms is None else whole("within_ms", within_ms)
-        return expiry.list_expiring(self.cluster, within)
+        return expiry.list_expiring(self.cluster, within_ms)
 
     def set_offsets_retention(self, group_id: str, retention_ms: int | None) -> None:
         """Set how long the offsets of a group are kept (`offsets.retention.ms`); -1: for ever, None: as long
@@ -362,7 +350,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Raises `RequestRefused` (INVALID_CONFIG), also from a cluster that does not have this setting: Kafka.
         """
-        value = None if retention_ms is None else str(whole("retention_ms", retention_ms))
+        value = None if retention_ms is None else str(retention_ms)
         configs.alter_group_settings(self.cluster, GroupId(group_id), {"offsets.retention.ms": value})
 
     # --- paused partitions ---
@@ -382,11 +370,11 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
         `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
         """
-        pauses.pause(self.cluster, GroupId(group_id), partitions_in(partitions), reason, caller)
+        pauses.pause(self.cluster, GroupId(group_id), partitions, reason, caller)
 
     def resume_partitions(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions: they are assigned again. Raises what `pause_partitions` raises."""
-        pauses.resume(self.cluster, GroupId(group_id), partitions_in(partitions))
+        pauses.resume(self.cluster, GroupId(group_id), partitions)
 
     def list_paused_partitions(self, group_id: str) -> dict[TopicPartition, PausedPartition]:
         """Return the paused partitions of a group, sorted, with their pauses.
@@ -408,7 +396,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after
         `timeout_s`.
         """
-        wanted = set(partitions_in(partitions))
+        wanted = set(partitions)
         return wait_until_released(self.cluster, GroupId(group_id), wanted, timeout_s, on_progress)
 
     def plan_rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> list[PlannedOffset]:
@@ -439,10 +427,6 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
     def _rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> Rewind:
         refuse_impossible({one: where for one, where in targets.items() if isinstance(where, int)})
-        for one, where in targets.items():
-            partitions_in([one])
-            if not isinstance(where, int):
-                refuse_no_target(where)
         return Rewind(
             cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
         )

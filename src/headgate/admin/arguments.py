@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import Millis, TopicName, TopicPartition
-
-
-def strings(name: str, values: Iterable[str]) -> list[str]:
-    """Return the values as a list. Raises TypeError for a single string and for other values."""
-    if isinstance(values, str | bytes):
-        raise TypeError(f"{name} must be several strings, for instance [{values!r}], not {values!r}")
-    found = list(values)
-    for value in found:
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be strings, not {value!r}")
-    return found
-
-
-def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str]:
-    """Return the places as a list. Raises TypeError for a single string, which belongs in a list."""
-    if isinstance(places, str):
-        raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
-    return [place if isinstance(place, str) else _partition(place) for place in places]
-
-
-def partitions_in(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions as a list. Raises TypeError for anything else, such as names of topics."""
-    return [_partition(each) for each in partitions]
 
 
 def _partition(each: object) -> TopicPartition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headgate.admin.checking import checked
 from headgate.client import resource_configs
 from headgate.client.cluster import Cluster
 from headgate.client.resource_configs import (
@@ -15,6 +16,7 @@ from headgate.client.resource_configs import (
 )
 
 
+@checked
 class ConfigAdmin:
     """Settings of topics, brokers and groups; the part of `headgate.admin.Admin` for them."""
 

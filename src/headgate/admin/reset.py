@@ -90,12 +90,6 @@ class ByDuration:
 Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToOffsets | ShiftBy | ToDatetime | ByDuration
 
 
-def refuse_no_target(target: object) -> None:
-    """Raise TypeError for anything but a target, such as the class of one."""
-    if not isinstance(target, Target):
-        raise TypeError(f"a target is expected, for instance ToEarliest() or ToOffset(5), not {target!r}")
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
     """The planned reset of one partition."""

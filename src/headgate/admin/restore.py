@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headgate.admin.arguments import several
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
 from headgate.client.history import Earlier, OffsetHistory, PartitionHistory, Scope, TopicNow
 from headgate.client.offsets import CommittedOffset
@@ -61,11 +60,11 @@ ChosenPartitions = Iterable[TopicPartition | str] | None
 
 
 def scope_of(places: ChosenPartitions) -> Scope:
-    """Return the partitions by topic. Raises TypeError for a single string, which belongs in a list."""
+    """Return the partitions by topic."""
     if places is None:
         return None
     topics: dict[TopicName, list[int] | None] = {}
-    for place in several(places):
+    for place in places:
         if isinstance(place, str):
             topics[TopicName(place)] = None
         elif (partitions := topics.setdefault(place.topic, [])) is not None:

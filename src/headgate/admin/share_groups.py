@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.admin.arguments import partitions_in, refuse_impossible, strings
+from headgate.admin.arguments import refuse_impossible
+from headgate.admin.checking import checked
 from headgate.admin.errors import NothingToReset
 from headgate.admin.pausing import OnWaiting
 from headgate.admin.reset import (
@@ -16,7 +17,6 @@ from headgate.admin.reset import (
     ToLatest,
     ToOffset,
     ToOffsets,
-    refuse_no_target,
 )
 from headgate.admin.reset import plan as plan_of
 from headgate.admin.share_rewind import RewoundSharePartition, ShareRewind
@@ -30,6 +30,7 @@ from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 ShareTarget = ToEarliest | ToLatest | ToOffset | ToOffsets | ToDatetime | ByDuration
 
 
+@checked
 class ShareGroupAdmin:
     """Share groups of a cluster; the part of `headgate.admin.Admin` for them."""
 
@@ -37,11 +38,11 @@ class ShareGroupAdmin:
 
     def list_share_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
         """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`)."""
-        return groups.list_groups(self.cluster, strings("states", states), [SHARE])
+        return groups.list_groups(self.cluster, states, [SHARE])
 
     def describe_share_groups(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription | None]:
         """Return the groups with their members; None for a share group that does not exist."""
-        wanted = map(GroupId, strings("group_ids", group_ids))
+        wanted = map(GroupId, group_ids)
         found = share_groups.describe_share_groups(self.cluster, wanted)
         return {str(group_id): group for group_id, group in found.items()}
 
@@ -56,8 +57,7 @@ class ShareGroupAdmin:
 
         Raises `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
-        refuse_no_target(target)
-        wanted = list(dict.fromkeys(partitions_in(partitions)))
+        wanted = list(dict.fromkeys(partitions))
         if not wanted:
             raise NothingToReset("no partitions to reset")
         return plan_of(
@@ -108,7 +108,7 @@ class ShareGroupAdmin:
 
         Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`.
         """
-        names = map(TopicName, strings("topics", topics))
+        names = map(TopicName, topics)
         share_groups.delete_share_offsets(self.cluster, GroupId(group_id), names)
 
     def share_records(

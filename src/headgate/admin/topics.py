@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headgate.admin.arguments import partitions_in, strings
+from headgate.admin.checking import checked
 from headgate.client import topics
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
 from headgate.client.topics import NewTopic, TopicDescription
 from headgate.domain.ids import TopicName, TopicPartition
 
 
+@checked
 class TopicAdmin:
     """Topics of a cluster; the part of `headgate.admin.Admin` for them."""
 
@@ -25,7 +26,7 @@ class TopicAdmin:
 
         Raises `RequestRefused` for a name that no topic can have (INVALID_TOPIC_EXCEPTION).
         """
-        wanted = self.topics() if names is None else strings("names", names)
+        wanted = self.topics() if names is None else names
         return topics.describe_with_elr(self.cluster, wanted)
 
     def create_topics(self, new: Iterable[NewTopic], *, validate_only: bool = False) -> None:
@@ -54,7 +55,7 @@ class TopicAdmin:
 
         Raises `PartlyRefused` (UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION); the others are deleted.
         """
-        topics.delete_topics(self.cluster, strings("names", names))
+        topics.delete_topics(self.cluster, names)
 
     def create_partitions(
         self, counts: Mapping[str, int], assignments: Mapping[str, Sequence[Sequence[int]]] | None = None
@@ -88,7 +89,7 @@ class TopicAdmin:
         return self._offsets_at(partitions, LATEST)
 
     def _offsets_at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        wanted = set(partitions_in(partitions))
+        wanted = set(partitions)
         found = topics.describe_topics(self.cluster, sorted({topic for topic, _ in wanted}))
         existing = {
             TopicPartition(TopicName(name), one.partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.admin.arguments import strings
+from headgate.admin.checking import checked
 from headgate.admin.hanging import HangingTransaction, find_hanging
 from headgate.admin.rewind import system_time
 from headgate.client import transactions
@@ -21,6 +21,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 15 * 60_000
 """The default of `transaction.max.timeout.ms`."""
 
 
+@checked
 class TransactionAdmin:
     """Transactions of a cluster; the part of `headgate.admin.Admin` for them."""
 
@@ -43,7 +44,7 @@ class TransactionAdmin:
         """
         return transactions.list_transactions(
             self.cluster,
-            strings("states", states),
+            list(states),
             list(producer_ids),
             longer_than_ms,
             transactional_id_pattern,
@@ -53,9 +54,7 @@ class TransactionAdmin:
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription | None]:
         """Return the transactional ids with their last transactions; None for one that does not exist."""
-        return transactions.describe_transactions(
-            self.cluster, strings("transactional_ids", transactional_ids)
-        )
+        return transactions.describe_transactions(self.cluster, transactional_ids)
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], broker_id: int | None = None
@@ -117,7 +116,7 @@ class TransactionAdmin:
         Returns the producer id and epoch that each has now. Ids that do not exist are created, as by Kafka.
         Raises `PartlyRefused`; the other ids are fenced.
         """
-        return transactions.fence_producers(self.cluster, strings("transactional_ids", transactional_ids))
+        return transactions.fence_producers(self.cluster, transactional_ids)
 
     def force_terminate_transaction(self, transactional_id: str) -> FencedProducer:
         """Abort the open transaction of a transactional id in all its partitions, and fence its producers.
