@@ -16,6 +16,8 @@ from pathlib import Path
 _READY = re.compile(r"headgate is listening on (\S+):(\d+)")
 
 STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+"""A server that cannot start ends at once: this is for slow or busy machines, and for large directories."""
 
 TEST_SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
 """Default settings of `run`: a group of one member does not wait for others."""
@@ -108,7 +110,11 @@ class Broker:
         """Return the port that the server printed. Raises BrokerFailed with what it logged since."""
         assert self._process is not None and self._process.stdout is not None
         deadline = time.monotonic() + self._start_timeout_s
-        failure = f"the server was not ready after {self._start_timeout_s} s"
+        failure = (
+            f"the server was not ready after {self._start_timeout_s:g} s; if the machine is slow or busy, "
+            "or the data large, give it more time: start_timeout_s of headgate.run, "
+            "headgate_start_timeout of pytest"
+        )
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while selector.select(max(0, deadline - time.monotonic())):
@@ -121,7 +127,7 @@ class Broker:
                 if ready := _READY.match(line):
                     return int(ready[2])
         self.kill()
-        said = self.log_path.read_bytes()[logged_before:].decode(errors="replace")
+        said = self.log_path.read_bytes()[logged_before:].decode(errors="replace") or "(it logged nothing)\n"
         raise BrokerFailed(f"{failure}:\n{said}")
 
     def stop(self) -> None:
@@ -167,7 +173,7 @@ def run(
     *,
     data_dir: Path | str | None = None,
     port: int = 0,
-    start_timeout_s: float = 30,
+    start_timeout_s: float = START_TIMEOUT_S,
     log_level: str = "info",
     advertise: str | None = None,
 ) -> Iterator[Broker]:
@@ -175,12 +181,15 @@ def run(
 
     `settings` are broker settings by Kafka's names, in addition to TEST_SETTINGS. Without a `data_dir` the
     data is in a temporary directory, which is removed at the end. Port 0 selects a free port. `advertise`,
-    host:port, is the address for clients that connect through a proxy. Raises BrokerFailed.
+    host:port, is the address for clients that connect through a proxy. Raises BrokerFailed, and
+    ValueError for a `data_dir` that is empty.
     """
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-"))
             data_dir = Path(home) / "data"
+        elif not str(data_dir):  # such as a variable that is not set; Path("") is the current directory
+            raise ValueError("data_dir is empty; leave it out for a temporary directory")
         chosen = {**TEST_SETTINGS, **(settings or {})}
         broker = Broker(Path(data_dir), chosen, port, start_timeout_s, log_level)
         broker.advertise = advertise

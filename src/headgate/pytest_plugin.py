@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from headgate.broker import Broker, BrokerFailed, run, setting_text
+from headgate.broker import START_TIMEOUT_S, Broker, BrokerFailed, run, setting_text
 
 MOST_LINES = 200
 """Lines of a broker's log in the report of a failing test: the last ones."""
@@ -39,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the configuration option."""
     parser.addini(
         "headgate_settings", "Broker settings of Headgate's fixtures, one name=value a line.", "linelist"
+    )
+    parser.addini(
+        "headgate_start_timeout",
+        "Seconds that a broker of Headgate's fixtures may take to start.",
+        default="",
     )
 
 
@@ -85,7 +90,9 @@ def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     running = request.config.stash[_RUNNING]
     with ExitStack() as stack:
         try:
-            broker = stack.enter_context(run(_settings(request)))
+            broker = stack.enter_context(
+                run(_settings(request), start_timeout_s=_start_timeout_s(request.config))
+            )
         except (BrokerFailed, pytest.UsageError) as problem:  # no trace: the reader's own code is not in it
             raise pytest.fail.Exception(str(problem), pytrace=False) from None
         running[str(request.fixturename)] = broker
@@ -93,6 +100,18 @@ def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
             yield broker
         finally:
             running.pop(str(request.fixturename), None)
+
+
+def _start_timeout_s(config: pytest.Config) -> float:
+    """Return the configured time. Raises pytest.UsageError for what is no time."""
+    given = str(config.getini("headgate_start_timeout"))
+    try:
+        seconds = float(given or START_TIMEOUT_S)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(f"headgate_start_timeout must be a number of seconds above 0, not {given!r}")
+    return seconds
 
 
 def _settings(request: pytest.FixtureRequest) -> dict[str, str]:

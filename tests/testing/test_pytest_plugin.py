@@ -367,3 +367,20 @@ def test_files_of_the_project_do_not_get_into_the_way(tmp_path: Path) -> None:
         cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_broker_that_is_slow_to_start_says_how_to_wait_longer(tmp_path: Path) -> None:
+    """With the setting of `run` and that of pytest; what is no time is refused."""
+    source = "def test_it(headgate_test_broker): pass"
+    done = run_pytest(tmp_path, source, ini="headgate_start_timeout = 0.001\n")
+    assert "the server was not ready after 0.001 s" in done.stdout
+    assert "headgate_start_timeout of pytest" in done.stdout
+    assert "(it logged nothing)" in done.stdout
+    done = run_pytest(tmp_path, source, ini="headgate_start_timeout = soon\n")
+    assert "headgate_start_timeout must be a number of seconds above 0, not 'soon'" in done.stdout
+
+
+def test_an_empty_data_directory_is_refused() -> None:
+    """A variable that is not set would otherwise put the data into the current directory."""
+    with pytest.raises(ValueError, match="data_dir is empty"), headgate.run(data_dir=""):
+        raise AssertionError("it started")
