@@ -88,7 +88,7 @@ def test_tables_in_a_pipe_are_not_cut(strange: Path) -> None:
     listed = headgate("settings").stdout
     assert "…" not in listed
     csv_lines = headgate("settings", "--output", "csv").stdout.splitlines()
-    assert csv_lines[0] == "name,type,default,choices,doc"
+    assert csv_lines[0] == "name,type,default,range,choices,broker_name,doc"
     for line in csv_lines[1:]:
         assert re.search(rf"\b{re.escape(line.split(',')[0])}\b", listed)
 

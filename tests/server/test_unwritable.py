@@ -133,6 +133,16 @@ def test_a_reply_that_cannot_be_made_closes_its_connection(
     run_scenario(scenario)
 
 
+class Unreadable:
+    """Frames of a connection that cannot be read, because of a fault."""
+
+    def only_frame(self, data: bytes) -> bytes:
+        raise AssertionError("planted")
+
+    def drop(self) -> None:
+        """Nothing was received."""
+
+
 @pytest.mark.interpreted
 @pytest.mark.plants_failures("connection")
 def test_an_exception_in_a_connection_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +150,7 @@ def test_an_exception_in_a_connection_closes_it(monkeypatch: pytest.MonkeyPatch)
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(1, [0]), 8)
-        monkeypatch.setattr(client.connection, "_frames", None)
+        monkeypatch.setattr(client.connection, "_frames", Unreadable())
         client.connection.data_received(b"\x00\x00\x00\x01\x00")
         assert client.wire.is_closed
         assert not client.connection.line.waiting
