@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, batch_at, contents, first_at, names, sync
+from tests.log.support import DIRECTORY, Place, append, batch_at, contents, first_at, memory, names, sync
 
 from headgate.log.batch import iterate_records
 from headgate.log.filesystem import MemoryFileSystem
@@ -176,3 +176,33 @@ def test_a_too_large_offset_is_detected_at_the_start(
     except OSError:
         return
     assert log.log_end_offset in (5, 19, 20)
+
+
+UNPROTECTED = {*range(8), *range(12, 16)}
+"""Bytes of a header that can have any value and no checksum: base offset and leader epoch."""
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_flipped_bit_in_a_header_skips_no_record(is_closed: bool) -> None:
+    """A read of any offset, also one in the middle of a batch, is refused or has that offset."""
+    size = len(batch_at(0, 3))
+    settings = LogSettings(segment_bytes=12 * size if is_closed else 1 << 20, index_interval_bytes=5 * size)
+    for bit in range(61 * 8):
+        if bit // 8 in UNPROTECTED:
+            continue
+        for which in (5, 11):
+            files = memory()
+            place = Place(files, settings=settings)
+            log = place.open()
+            for _ in range(14):
+                append(log, 3)
+            log.close()
+            log = place.open(clean=True)
+            file, at = files.open(DIRECTORY / f"{0:020d}.log"), which * size + bit // 8
+            file.pwrite(bytes([file.pread(1, at)[0] ^ 1 << bit % 8]), at)
+            for offset in range(42):
+                try:
+                    first = offsets(log.read(offset, BATCH))[0]
+                except CorruptBatch:
+                    continue
+                assert offset - 2 <= first <= offset, (bit, which)

@@ -22,6 +22,7 @@ from headgate.log.header import (
     CRC_END,
     HEADER_BYTES,
     LENGTH_FIELD_END,
+    MAGIC,
     BatchHeader,
     Buffer,
     CorruptBatch,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _OFFSETS: Final = Struct(">q15xi")
 """Base offset and last offset delta."""
-_LENGTH_AND_CRC: Final = Struct(">8xi5xI")
+_LENGTH_MAGIC_AND_CRC: Final = Struct(">8xi4xBI")
 
 
 class Segment(IndexedSegment):
@@ -100,12 +101,12 @@ class Segment(IndexedSegment):
         view = memoryview(data)
         expected = self.base_offset
         while len(data) - at >= HEADER_BYTES:
-            length, crc = _LENGTH_AND_CRC.unpack_from(data, at)
+            length, magic, crc = _LENGTH_MAGIC_AND_CRC.unpack_from(data, at)
             size = length + LENGTH_FIELD_END
             if size >= HEADER_BYTES and size > len(data) - at:
                 break
             base_offset, delta = _OFFSETS.unpack_from(data, at)
-            is_in_place = expected <= base_offset <= base_offset + delta < self.next_offset
+            is_in_place = expected <= base_offset <= base_offset + delta < self.next_offset and magic == MAGIC
             if size < HEADER_BYTES or not is_in_place or crc32c(view[at + CRC_END : at + size]) != crc:
                 if not at:
                     raise CorruptBatch(

@@ -369,11 +369,15 @@ class IndexedSegment(SegmentFile):
             recent = bisect_left(self._recent_last_offsets, offset)
             return self._recent_positions[recent] if recent < len(self._recent_positions) else self.size
         if not at:
-            return find_batch(self.file(), 0, self.size, offset, self.base_offset)
+            return self._find_batch(0, offset)
         if not self._is_at(index.positions[at - 1], self.base_offset + index.offsets[at - 1]):
             self.replace_indexes()
             return self.position_of(offset)
-        return find_batch(self.file(), index.positions[at - 1], self.size, offset, self.base_offset)
+        return self._find_batch(index.positions[at - 1], offset)
+
+    def _find_batch(self, start: int, offset: int) -> int:
+        is_checked = not self.unchecked_bytes
+        return find_batch(self.file(), start, self.size, offset, self.base_offset, is_checked=is_checked)
 
     def start_before(self, timestamp: int) -> int:
         """Return an offset up to which every timestamp is smaller than `timestamp`."""

@@ -43,13 +43,18 @@ def batch_size(buffer: Buffer, at: int, position: int) -> int:
     return size
 
 
-def find_batch(file: File, position: int, end: int, offset: int, least_offset: int = 0) -> int:
+def find_batch(
+    file: File, position: int, end: int, offset: int, least_offset: int = 0, *, is_checked: bool = True
+) -> int:
     """Return the position of the first batch from `position` on that reaches `offset`; `end` if there is
     none.
 
     For short distances: reads a few kilobytes at a time. Raises CorruptBatch, also for a batch that begins
-    before `least_offset` or before the end of the previous one, as its records would be skipped.
+    before `least_offset` or before the end of the previous one, as its records would be skipped. Unless the
+    bytes `is_checked`, that includes a batch with a wrong checksum before a gap with `offset`: its header may
+    hide records.
     """
+    passed: int | None = None
     while position < end:
         chunk = file.pread(min(_WALK_BYTES, end - position), position)
         at = 0
@@ -59,12 +64,27 @@ def find_batch(file: File, position: int, end: int, offset: int, least_offset: i
                 raise CorruptBatch(f"offset {base_offset} is at {position + at}, not {least_offset}")
             least_offset = base_offset + last_offset_delta + 1
             if base_offset + last_offset_delta >= offset:
+                if base_offset > offset and not is_checked:
+                    _check_passed(file, passed, end)
                 return position + at
+            passed = position + at
             at += batch_size(chunk, at, position)
         if not at:
             raise CorruptBatch(f"the file ends within a batch header at {position}")
         position += at
+    if position > end:
+        raise CorruptBatch(f"a batch at {passed} is cut off")
+    if not is_checked:
+        _check_passed(file, passed, end)
     return end
+
+
+def _check_passed(file: File, position: int | None, end: int) -> None:
+    """Raise CorruptBatch if the batch before a gap is not what was written."""
+    if position is not None and not is_whole_batch(file.pread, position, end, 0):
+        raise CorruptBatch(
+            f"the batch at {position} is not what was written, and offsets are missing after it"
+        )
 
 
 def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
