@@ -69,7 +69,7 @@ def test_million_holes_are_loaded_in_slices() -> None:
 
 def test_a_fetch_acquires_a_limited_number_of_ranges() -> None:
     """Of many small batches a fetch gets some, in ranges without a hole, and the next fetch those after."""
-    group = Delivering(log=batches_of(0, *[1] * 1_200))
+    group = Delivering(log=batches_of(0, *[1] * (2 * MOST_RANGES + 200)))
     sizes, end = [], 0
     while acquired := group.fetch(ALICE, batch_size=1):
         assert acquired[0].first_offset == end

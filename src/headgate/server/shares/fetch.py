@@ -20,7 +20,7 @@ MOST_BYTES: Final = 1 << 20
 """A response has no more bytes of records, but at least one batch."""
 MOST_PARTITIONS: Final = 500
 """A response has no more partitions. Members get the rest with their next fetches, which begin elsewhere."""
-ENOUGH_RANGES: Final = 500
+ENOUGH_RANGES: Final = 300
 """With so many ranges of records a response is complete: each of them takes some microseconds."""
 AT_ONCE: Final = 50
 """Partitions that are looked at in one step."""

@@ -23,7 +23,7 @@ from headgate.core.share.partition.model import (
 )
 from headgate.core.share.partition.ranges import ACQUIRED, AVAILABLE, Delivery, Piece, Ranges
 
-MOST_RANGES: Final = 500
+MOST_RANGES: Final = 300
 """A fetch acquires no more ranges; each takes some microseconds."""
 
 
