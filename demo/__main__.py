@@ -7,6 +7,7 @@ import json
 import operator
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -43,7 +44,7 @@ from demo.story import (
 )
 
 JOIN_TIMEOUT_S = 30.0
-ANALYSIS_TIMEOUT_S = 110.0
+ANALYSIS_TIMEOUT_S = 600.0
 
 
 @dataclass(slots=True)
@@ -244,7 +245,11 @@ def analyse(stage: Stage) -> dict[str, Any]:
     watchdog.cancel()
     (code,) = children.stop(child)
     if not found:
-        raise DemoFailed(f"Spark ended with exit code {code}; see {DIRECTORY / 'spark.log'}")
+        log = DIRECTORY / "spark.log"
+        if code == -signal.SIGKILL:
+            late = f"it takes longer than {ANALYSIS_TIMEOUT_S:.0f} s, or memory ran out"
+            raise DemoFailed(f"Spark was killed: {late}; see {log}")
+        raise DemoFailed(f"Spark ended with exit code {code}; see {log}")
     return found
 
 
