@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.spark.coordinator_records import NOW
-from tests.spark.support import rows_of
+from tests.spark.support import make_due, rows_of
 from tests.spark.test_landing import DAY_MS, TOPIC, VIEWS, Broker, broker, commit, event, rows
 from typer.testing import CliRunner
 
 from headgate.cli import app
 from headgate.spark.landing import LandingFailed, delta, land
 from headgate.spark.landing.files import Folder
-from headgate.spark.landing.progress import NAME, read_progress
+from headgate.spark.landing.progress import read_progress
 from headgate.spark.options import OptionError
 
 __all__ = ["broker"]
@@ -160,8 +160,7 @@ def test_files_of_past_days_are_exchanged_in_the_log(
     table = str(target / "offset_commits")
     count = len(deltalake.DeltaTable(table).file_uris())
     monkeypatch.setattr("headgate.spark.landing.job.time.time_ns", lambda: (NOW + 999 * DAY_MS) * 1_000_000)
-    progress = target / NAME
-    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
+    make_due(target)
     land(str(broker.directory), str(target), is_sampling=False)
     assert len(deltalake.DeltaTable(table).file_uris()) == count - 1
     assert_logs_match(target)
@@ -246,12 +245,6 @@ def test_another_writer_of_a_table_is_told_of_and_doubles_no_row(broker: Broker,
     land(str(broker.directory), str(target), is_sampling=False)
     assert_logs_match(target)
     assert rows(target, "offset_commits") == before
-
-
-def make_due(target: Path) -> None:
-    """Let the next run merge the files of past days."""
-    progress = target / NAME
-    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
 
 
 def test_a_damaged_log_is_told_of_after_everything_is_landed(broker: Broker, tmp_path: Path) -> None:

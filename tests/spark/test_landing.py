@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.spark.coordinator_records import GROUP, NOW
 from tests.spark.landing_kills import kill_at_each_write
-from tests.spark.support import rows_of
+from tests.spark.support import make_due, rows_of
 from tests.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -301,8 +301,7 @@ def test_past_days_become_one_file_wherever_the_merge_is_killed(
         with monkeypatch.context() as patch:
             patch.setattr(job, "merge_tasks", lambda *_: [])
             land(str(log.directory), str(unmerged), is_sampling=False)
-    progress = unmerged / "_headgate" / "progress.json"
-    progress.write_text(progress.read_text().replace('"merged_before": "2', '"merged_before": "1'))
+    make_due(unmerged)
     before = offsets_as_of(str(unmerged), NOW + DAY_MS)
     survived = False
     for step in range(40):
@@ -339,8 +338,7 @@ def test_merged_files_are_limited_by_the_size_of_their_rows(
     (first, *_) = Folder(str(target)).names("offset_commits")
     size = int((Folder(str(target)).metadata(first) or {})[b"headgate.bytes"])
     monkeypatch.setattr(merging, "MOST_BYTES", 2 * size + 10)
-    progress = target / "_headgate" / "progress.json"
-    progress.write_text(progress.read_text().replace('"merged_before": "2', '"merged_before": "1'))
+    make_due(target)
     land(str(log.directory), str(target), is_sampling=False)
     assert len(Folder(str(target)).names("offset_commits")) == 3
     check(log, target)

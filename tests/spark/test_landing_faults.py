@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.coordinator_records import NOW
-from tests.spark.support import rows_of
+from tests.spark.support import make_due, rows_of
 from tests.spark.test_landing import (
     DAY_MS,
     TOPIC,
@@ -36,9 +36,11 @@ from headgate.log.batch import Record
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.records import OffsetCommit, encode
 from headgate.spark.landing import LandingFailed, LandingRefused, land, offsets_as_of, run_here
-from headgate.spark.landing.files import Folder
-from headgate.spark.landing.progress import NAME
-from headgate.spark.landing.tables import whole_files
+from headgate.spark.landing.files import Folder, UnreadableFile
+from headgate.spark.landing.job import SourceAway
+from headgate.spark.landing.progress import NAME, read_progress
+from headgate.spark.landing.state import groups_file, load_groups, load_offsets
+from headgate.spark.landing.tables import current_file, whole_files
 
 __all__ = ["broker"]
 
@@ -176,6 +178,96 @@ def test_a_damaged_progress_is_refused(broker: Broker, tmp_path: Path, content: 
         land(str(broker.directory), str(target))
 
 
+@pytest.mark.parametrize("name", [NAME, groups_file(0)])
+def test_a_flipped_bit_in_what_a_landing_continues_from_is_refused(
+    broker: Broker, tmp_path: Path, name: str
+) -> None:
+    """In each byte: a landed end that is too high would lose rows without an error."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    file = target / name
+    whole = file.read_bytes()
+    taken = []
+    for at in range(len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        try:
+            read_progress(Folder(str(target)))
+            load_groups(Folder(str(target)), 0)
+            taken.append(at)
+        except LandingRefused:
+            pass
+    content = whole.rindex(b",", 0, whole.rindex(b'"crc32c"'))
+    assert [at for at in taken if at < content] == []
+
+
+def test_a_flipped_bit_in_committed_offsets_is_never_passed_on(broker: Broker, tmp_path: Path) -> None:
+    """Neither in a row nor in the end offset and the pending commits, which are metadata of the file."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    folder = Folder(str(target))
+    expected = load_offsets(folder, 0)
+    file = target / current_file("offsets_current", 0)
+    whole = file.read_bytes()
+    found = 0
+    for at in range(4, len(whole), 7):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        try:
+            assert load_offsets(folder, 0) == expected, at
+        except (LandingRefused, UnreadableFile):
+            found += 1
+    assert found > len(whole) // 28
+
+
+def test_a_damaged_row_of_a_table_that_grows_is_told(broker: Broker, tmp_path: Path) -> None:
+    """By the question that reads it, with the name of the file."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    file = next(target.glob("offset_commits/log_partition=0/date=2023-11-14/*"))
+    whole = bytearray(file.read_bytes())
+    about = pq.read_metadata(file).row_group(0).column(0)
+    first = about.dictionary_page_offset or about.data_page_offset
+    whole[first + about.total_compressed_size - 1] ^= 1
+    file.write_bytes(whole)
+    with pytest.raises(UnreadableFile, match=f"{file} cannot be read"):
+        Folder(str(target)).read_table(str(file.relative_to(target)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"0\n",
+        b"0\n1\n__consumer_offsets 0 x\n",
+        b"0\n1\n__consumer_offsets\n",
+        b"\xff",
+        b"0\n2\na 0 1\n",
+    ],
+)
+def test_a_damaged_checkpoint_of_high_watermarks_is_named(
+    broker: Broker, tmp_path: Path, content: bytes
+) -> None:
+    """In a directory of Kafka: without it nobody knows what is durable."""
+    file = broker.directory / "replication-offset-checkpoint"
+    file.write_bytes(content)
+    printed = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(tmp_path / "tables")])
+    assert (printed.exit_code, f"{file} is damaged" in printed.stderr) == (1, True)
+
+
+def test_a_missing_sync_mark_is_no_loss_of_records(broker: Broker, tmp_path: Path) -> None:
+    """A broker that recovers its log removes it for a moment: the run says so, and a later one goes on."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    mark = broker.directory / f"{TOPIC}-0" / "headgate.synced"
+    whole = mark.read_bytes()
+    for change in (mark.unlink, lambda: mark.write_bytes(whole[:-9])):
+        change()
+        with pytest.raises(SourceAway, match=r"has no valid headgate\.synced"):
+            land(str(broker.directory), str(target))
+    mark.write_bytes(whole)
+    broker.append(0, [commit(9)])
+    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+
+
 def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path: Path) -> None:
     """Their rows would be there twice."""
     target = tmp_path / "tables"
@@ -270,9 +362,7 @@ def test_a_damaged_file_of_a_table_is_named(broker: Broker, tmp_path: Path, cont
     file = next(target.glob("offset_commits/log_partition=0/date=2023-11-14/*"))
     whole = file.read_bytes()
     file.write_bytes(content)
-    (target / NAME).write_text(
-        (target / NAME).read_text().replace('"merged_before": "2', '"merged_before": "1')
-    )
+    make_due(target)
     with pytest.raises(LandingFailed, match=f"{file} cannot be read"):
         land(str(broker.directory), str(target))
     printed = CliRunner().invoke(app, ["spark", "offsets", str(target), "--as-of", "2023-11-14T22:13:19"])

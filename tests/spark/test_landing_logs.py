@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.spark.coordinator_records import NOW
 from tests.spark.landing_kills import kill_at_each_write
-from tests.spark.support import rows_of, write_segment
+from tests.spark.support import make_due, rows_of, write_segment
 from tests.spark.test_landing import DAY_MS, Broker, broker, commit, event, rows, where
 from tests.spark.test_share_deliveries import KEY, snapshot, update
 from tests.spark.test_transactions import ONGOING
@@ -211,8 +210,7 @@ def test_files_of_an_earlier_release_are_merged_with_later_ones(broker: Broker, 
         folder.write_table(name, folder.read_table(name).drop_columns(["initializing", "initialized"]))
     broker.append(0, [event()])
     expected = len(rows(target, "group_events")) + 1
-    progress = target / "_headgate" / "progress.json"
-    progress.write_text(json.dumps(json.loads(progress.read_text()) | {"merged_before": "2020-01-01"}))
+    make_due(target)
     land(str(broker.directory), str(target), is_sampling=False)
     (file,) = folder.names("group_events/log_partition=0")
     merged = folder.read_table(file)

@@ -77,7 +77,8 @@ class Folder:
     def write_tables(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
         """Write the tables as one Parquet file, of which at most one is in memory uncompressed."""
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, schema, compression="zstd", **_encodings(schema)) as writer:
+        options = {"compression": "zstd", "write_page_checksum": True, **_encodings(schema)}
+        with pq.ParquetWriter(sink, schema, **options) as writer:
             for table in tables:
                 writer.write_table(table)
         self.write(name, sink.getvalue().to_pybytes())
@@ -90,7 +91,14 @@ class Folder:
         path = f"{root}/{name}"
         chosen = None if columns is None else list(columns)
         with _reading(path):
-            return pq.read_table(path, columns=chosen, filters=where, filesystem=system, partitioning=None)
+            return pq.read_table(
+                path,
+                columns=chosen,
+                filters=where,
+                filesystem=system,
+                partitioning=None,
+                page_checksum_verification=True,
+            )
 
     def metadata(self, name: str) -> dict[bytes, bytes] | None:
         """Return the metadata of a Parquet file; None if it does not exist."""
@@ -197,7 +205,9 @@ def _reading(path: str) -> Iterator[None]:
     """Name the file in errors of the library. Raises UnreadableFile, other errors of the system unchanged."""
     try:
         yield
-    except pa.ArrowInvalid as problem:
+    except (pa.ArrowException, OSError) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            raise
         reason = str(problem).partition("\n")[0]
         raise UnreadableFile(f"{path} cannot be read: {reason}; restore it, or land elsewhere") from problem
 

@@ -7,7 +7,6 @@ few compared with commits, so they are applied one by one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.records.share_group_model import ShareGroupRecordType
+from headgate.spark.landing.sealed import sealed, unsealed
 from headgate.spark.schemas import ASSIGNMENTS, PAUSES, REBALANCES, arrow_schema
 
 Row = dict[str, Any]
@@ -64,12 +64,12 @@ class Groups:
     def to_bytes(self) -> bytes:
         """Return the state as JSON."""
         parts = {_CLASSIC: self.classic, _CONSUMER: self.consumer, _PAUSED: self.paused}
-        return json.dumps({"format": 1, "end": self.end, **parts}).encode()
+        return sealed({"format": 1, "end": self.end, **parts})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Groups:
         """Read the state from JSON."""
-        found = json.loads(data)
+        found = unsealed(data)
         return cls(found["end"], found[_CLASSIC], found[_CONSUMER], found[_PAUSED])
 
 

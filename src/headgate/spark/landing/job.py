@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate.client.errors import ClientError
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
+from headgate.log.filesystem import OsFileSystem
+from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import delta as delta_logs
 from headgate.spark.landing import tables as landed_tables
@@ -276,6 +278,13 @@ def _merge(job: _Job, progress: Progress) -> Progress:
     return progress
 
 
+def _lacks_mark(options: Options, where: TopicPartition) -> bool:
+    """Return whether a partition's directory lacks what tells how far its log is durable."""
+    if options.path is None:
+        return False
+    return load_sync_mark(OsFileSystem(), options.path / str(where)) == SyncMark()
+
+
 def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPartition, Gap]:
     """Return the gaps of the ranges.
 
@@ -310,6 +319,11 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[TopicPartition, 
     for where, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(where)
         start = landed.end if landed else first
+        if not durable and start and _lacks_mark(options, where):
+            raise SourceAway(
+                f"{where} has no valid {SYNC_MARK_NAME}: its broker starts at this moment, or the file was "
+                "not copied with the log; run again, start the broker once, or land from its port"
+            )
         if durable < start:
             raise LandingRefused(
                 f"{where} ends at offset {durable}, but was landed up to {start}: "

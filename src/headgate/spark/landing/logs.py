@@ -164,12 +164,23 @@ def _properties(file: Path, separator: str) -> dict[str, str]:
 
 
 def _high_watermarks(directory: Path) -> dict[TopicPartition, int]:
-    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate."""
+    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate.
+
+    Raises MissingData if the file is damaged.
+    """
+    file = directory / "replication-offset-checkpoint"
     try:
-        lines = (directory / "replication-offset-checkpoint").read_text().splitlines()[2:]
+        version, count, *lines = file.read_text().splitlines()
+        entries = [line.rsplit(" ", 2) for line in lines]
+        found = {
+            TopicPartition(TopicName(topic), int(partition)): int(offset)
+            for topic, partition, offset in entries
+        }
+        is_valid = int(version) == 0 and int(count) == len(lines) and min(found.values(), default=0) >= 0
     except FileNotFoundError:
         return {}
-    entries = (line.rsplit(" ", 2) for line in lines)
-    return {
-        TopicPartition(TopicName(topic), int(partition)): int(offset) for topic, partition, offset in entries
-    }
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise MissingData(f"{file} is damaged: what is durable is not known; start its broker once")
+    return found

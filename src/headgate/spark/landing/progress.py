@@ -4,23 +4,24 @@
      "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []},
                     "__transaction_state-3": {"start": 0, "end": 12, "epoch": 4, "gaps": []}},
      "planned": [["0", 5600, 9000]], "run": 17, "sampled_at": null, "merged_before": "2026-11-22",
-     "is_merging": false, "has_delta": false}
+     "is_merging": false, "has_delta": false, "crc32c": 1234567890}
 
 `partitions` has the landed range of each partition of a log, the leader epoch of its last batch, and gaps;
 a partition without a topic is one of `__consumer_offsets`. `planned` has the ranges of a run in progress:
 after a crash the next run lands them again unchanged. `run` is the number of the last sample of end offsets;
 `sampled_at` is its time in us while it is in progress. Files of dates before `merged_before` were merged;
-`is_merging` is set while they are. With `has_delta` the tables have Delta logs.
+`is_merging` is set while they are. With `has_delta` the tables have Delta logs. `crc32c` is the checksum
+(`sealed`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName, TopicPartition
 from headgate.spark.landing.files import Folder
+from headgate.spark.landing.sealed import sealed, unsealed
 
 HOME = "_headgate"
 """The folder of what is no table."""
@@ -117,12 +118,12 @@ class Progress:
             "is_merging": self.is_merging,
             "has_delta": self.has_delta,
         }
-        return json.dumps(content, indent=1).encode()
+        return sealed(content, indent=1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Progress:
         """Read the contents from bytes. Raises LandingRefused for a file of a later format."""
-        content = json.loads(data)
+        content = unsealed(data)
         if content["format"] != _FORMAT:
             raise LandingRefused(f"{NAME} is of format {content['format']}, this release knows {_FORMAT}")
         return cls(

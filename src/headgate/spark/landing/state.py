@@ -7,11 +7,13 @@ and the pending transactional commits. The state of the groups is a file of JSON
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 
 import pyarrow as pa
+from crc32c import crc32c
 
 from headgate.spark.landing import tables
-from headgate.spark.landing.current import COMMITS_SCHEMA, Offsets
+from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, Offsets
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.groups import Groups
 from headgate.spark.landing.progress import LandingRefused
@@ -19,6 +21,8 @@ from headgate.spark.landing.progress import LandingRefused
 END_KEY = b"headgate.end"
 LAST_TIME_KEY = b"headgate.last_time_us"
 _PENDING_KEY = b"headgate.pending"
+_CHECKSUM_KEY = b"headgate.crc32c"
+"""Of the three others: Parquet's checksums do not cover metadata. Files of earlier releases have none."""
 
 
 def groups_file(partition: int) -> str:
@@ -50,10 +54,13 @@ def load_offsets_file(target: Folder, name: str) -> Offsets | None:
         return None
     rows = target.read_table(name)
     metadata = rows.schema.metadata or {}
-    if not {END_KEY, LAST_TIME_KEY, _PENDING_KEY} <= metadata.keys():
+    has_columns = rows.schema.remove_metadata().equals(CURRENT_SCHEMA)
+    if not has_columns or not {END_KEY, LAST_TIME_KEY, _PENDING_KEY} <= metadata.keys():
         raise LandingRefused(
             f"{target.uri}/{name} was not written by a landing; restore it, or land elsewhere"
         )
+    if metadata.get(_CHECKSUM_KEY, found := _checksum(metadata)) != found:
+        raise LandingRefused(f"{target.uri}/{name} is damaged; restore it, or land elsewhere")
     with pa.ipc.open_stream(b64decode(metadata[_PENDING_KEY])) as stream:
         pending = stream.read_all()
     return Offsets(
@@ -71,8 +78,13 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
         LAST_TIME_KEY: str(offsets.last_time).encode(),
         _PENDING_KEY: b64encode(sink.getvalue().to_pybytes()),
     }
+    metadata[_CHECKSUM_KEY] = _checksum(metadata)
     order = [(column, "ascending") for column in ("group_id", "topic", "partition")]
     target.write_table(name, offsets.rows.sort_by(order).replace_schema_metadata(metadata))
+
+
+def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:
+    return b"%d" % crc32c(b" ".join(metadata[key] for key in (END_KEY, LAST_TIME_KEY, _PENDING_KEY)))
 
 
 def load_groups(target: Folder, partition: int) -> Groups | None:
