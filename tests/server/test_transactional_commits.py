@@ -171,6 +171,22 @@ def test_a_wide_commit_is_pending_as_a_whole(transaction_version: int) -> None:
     run_scenario(scenario)
 
 
+def test_stable_negative_offsets_of_a_wide_fetch_are_returned_beside_a_pending_one() -> None:
+    """A committed offset may be negative, as in Kafka, whether another partition is pending or not."""
+
+    async def scenario(client: Client) -> None:
+        everything = list(range(WIDTH))
+        producer = Producer(client, 2)
+        await producer.begin()
+        await client.ask(commit(-WIDTH - 9, everything), 8)
+        assert await producer.commit(100, [3]) == [NONE]
+        expected = [(one - WIDTH - 9, NONE) for one in everything]
+        expected[3] = (-1, UNSTABLE)
+        assert await stable(client, everything) == expected
+
+    run_scenario(scenario)
+
+
 def test_a_group_that_was_not_added_is_refused() -> None:
     """Before any check of the group; the error depends on what the client knows."""
 

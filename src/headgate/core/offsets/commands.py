@@ -294,11 +294,18 @@ class FetchedColumns(NamedTuple):
     """The metadata of each partition; empty if none has metadata."""
 
     def each(self) -> list[tuple[int, StoredOffset | None]]:
-        """Return each partition with its offset, without times, or None."""
+        """Return each partition with its offset, without times; None for one without. A committed offset may
+        be negative.
+        """
         numbers = self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist()
         texts = self.metadata or [""] * len(self.partitions)
         return [
-            (partition, None if offset < 0 else StoredOffset(offset, epoch, text, NO_TIMESTAMP, NO_EXPIRY))
+            (
+                partition,
+                None
+                if offset == NOTHING_COMMITTED
+                else StoredOffset(offset, epoch, text, NO_TIMESTAMP, NO_EXPIRY),
+            )
             for partition, offset, epoch, text in zip(*numbers, texts, strict=True)
         ]
 
