@@ -86,13 +86,15 @@ def test_all_problems_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
     config.write_text('num.partition = 5\n[log]\ncleanup.policy = "delet"\nsegment.bytes = 1048576\n')
     data_dir = tmp_path / "data"
     finished = headgate(
-        "serve", "--data-dir", str(data_dir), "--config", str(config), "--set", "max.connections=x"
+        *("serve", "--data-dir", str(data_dir), "--config", str(config)),
+        *("--set", "max.connections=x", "--set", "num.partitions"),
     )
     assert finished.returncode == 2
     in_file = f"headgate: --config {config}: "
     assert finished.stderr.splitlines() == [
         f"{in_file}there is no setting called num.partition; did you mean num.partitions?",
         f"{in_file}log.cleanup.policy=delet: one of delete, compact is expected",
+        "headgate: --set num.partitions: name=value is expected",
         "headgate: max.connections=x: a whole number is expected",
     ]
     assert not data_dir.exists()

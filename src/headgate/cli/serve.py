@@ -147,8 +147,12 @@ def _own_address(option: str, text: str) -> tuple[str, int]:
 
 def _settings(file: Path | None, pairs: list[str]) -> Settings:
     """Return the settings of file and options. Raises UsageProblem, or InvalidSettings with all problems."""
-    from_file, from_options = _from_file(file), _from_options(pairs)
-    problems = [*(f"--config {file}: {one}" for one in _problems(from_file)), *_problems(from_options)]
+    from_file, (from_options, problems_of_options) = _from_file(file), _from_options(pairs)
+    problems = [
+        *(f"--config {file}: {one}" for one in _problems(from_file)),
+        *problems_of_options,
+        *_problems(from_options),
+    ]
     if problems:
         raise InvalidSettings(problems)
     return Settings(from_file | from_options)
@@ -162,14 +166,17 @@ def _problems(given: dict[str, str]) -> Iterator[str]:
             yield str(problem)
 
 
-def _from_options(pairs: list[str]) -> dict[str, str]:
+def _from_options(pairs: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the settings of `--set`, and a problem for each that has no value."""
     settings: dict[str, str] = {}
+    problems: list[str] = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise UsageProblem(f"--set {pair}: name=value is expected")
-        settings[name.strip()] = value
-    return settings
+            problems.append(f"--set {pair}: name=value is expected")
+        else:
+            settings[name.strip()] = value
+    return settings, problems
 
 
 def _from_file(path: Path | None) -> dict[str, str]:

@@ -201,7 +201,8 @@ def _log_start(options: ServeOptions) -> None:
     )
     for name, setting in BROKER_SETTINGS.items():
         layer, value = next(settings.values_of(name), (Layer.DEFAULT, None))
-        if layer is not Layer.DEFAULT:
+        # A setting may be given with its default value: `headgate import` advises to give node.id.
+        if layer is not Layer.DEFAULT and value != setting.default:
             default = None if setting.default is None else setting.format(setting.default)
             fields = {"setting": name, "value": setting.format(value), "default": default}
             logger.info("setting differs from its default", extra=fields)

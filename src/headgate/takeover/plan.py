@@ -190,5 +190,6 @@ def _ignored(metadata: ClusterMetadata) -> list[str]:
     for (resource_type, name), configs in sorted(metadata.configs.items()):
         if resource_type == BROKER_RESOURCE and configs:
             of = f"broker {name}" if name else "all brokers"
-            notes.append(f"settings of {of} are left out, give them to `headgate serve`: {sorted(configs)}")
+            names = ", ".join(sorted(configs))
+            notes.append(f"settings of {of} are left out, give them to `headgate serve`: {names}")
     return notes

@@ -50,6 +50,25 @@ def test_members_and_state_are_described(command: Command, group: str, member: C
     assert one["assignment"] == [{"topic": "flights", "partition": number} for number in range(3)]
 
 
+def test_groups_without_members_leave_no_empty_lines(command: Command, group: str) -> None:
+    """Only tables are apart by an empty line: thousands of groups without rows print nothing."""
+    for name in ("idle-1", "idle-2", "idle-3"):
+        made = (
+            "--reset-offsets",
+            "--group",
+            name,
+            "--topic",
+            "flights",
+            "--to-earliest",
+            "--create",
+            "--execute",
+        )
+        assert command(*made).exit_code == 0
+    idle = [word for name in ("idle-1", "idle-2", "idle-3") for word in ("--group", name)]
+    assert command("--describe", *idle, "--members").stdout == ""
+    assert command("--describe", *idle).stdout.count("\n\n") == 2
+
+
 class Heart:
     """The members of a consumer group, which send heartbeats when a test calls `beat`."""
 

@@ -112,12 +112,14 @@ def describe_groups(admin: Admin, options: Options) -> int:
     elif options.output == "csv":
         print_csv((row for one in reports for row in one.rows), columns)
     else:
-        for number, one in enumerate(reports):
-            if number:
-                print()
+        has_printed = False
+        for one in reports:
             for remark in one.remarks:
                 say(remark)
             if one.rows:
+                if has_printed:
+                    print()
+                has_printed = True
                 print_table(one.rows, _without_empty(one.rows, columns))
     missing = [group_id for group_id, one in surveyed.items() if one.description is None]
     problems = [*all_not_there(admin, missing), *gaps(surveyor)]

@@ -88,12 +88,14 @@ def describe_groups(admin: Admin, options: Options) -> int:
     elif options.output == "csv":
         print_csv((row for _, rows in reports for row in rows), columns)
     else:
-        for number, (group, rows) in enumerate(reports):
-            if number:
-                print()
+        has_printed = False
+        for group, rows in reports:
             if not group.members and name != "offsets":
                 say(f"share group {group.group_id} has no active members")
             if rows:
+                if has_printed:
+                    print()
+                has_printed = True
                 print_table(rows, columns)
             elif name == "offsets":
                 say(f"share group {group.group_id} has no offset information")
