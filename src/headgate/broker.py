@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TextIO
 
 _READY = re.compile(r"headgate is listening on (\S+):(\d+)")
 
@@ -98,13 +99,23 @@ class Broker:
             command += ["--advertise", self.advertise]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={setting_text(value)}"]
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_path.open("a") as log:
+        with self._opened_log() as log:
             logged_before = log.tell()
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         self.port = self._wait_until_ready(logged_before)
+
+    def _opened_log(self) -> TextIO:
+        """Open the file for what the server logs, beside the data directory. Raises BrokerFailed."""
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            return self.log_path.open("a")
+        except OSError as error:
+            raise BrokerFailed(
+                f"the server cannot use the data directory {self.data_dir}: its log {self.log_path} cannot "
+                f"be written ({error.strerror}); choose a data_dir in a directory that you can write to"
+            ) from error
 
     def _wait_until_ready(self, logged_before: int) -> int:
         """Return the port that the server printed. Raises BrokerFailed with what it logged since."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -144,6 +144,14 @@ def test_an_argument_of_a_wrong_type_is_named(
         (lambda a: a.alter_offsets("g", {FIRST: 1 << 63}), r"below 2\*\*63, not 9223372036854775808"),
         (lambda a: ToOffsets({FIRST: -1}), "the offset of flights-0 must be 0 or more"),
         (lambda a: ToDatetime(datetime(2026, 11, 21)), "has no time zone"),
+        (lambda a: a.offset_history("g", until=-1), "a time must not be before 1970: -1"),
+        (
+            lambda a: a.offset_history("g", until=datetime(1969, 12, 31, tzinfo=UTC)),
+            "must not be before 1970",
+        ),
+        (lambda a: a.offset_history("g", since=-1), "a time must not be before 1970: -1"),
+        (lambda a: a.plan_restore("g", -1), "a time must not be before 1970: -1"),
+        (lambda a: a.offsets_as_of("g", -1), "a time must not be before 1970: -1"),
     ],
 )
 def test_an_impossible_argument_is_named(admin: Admin, call: Callable[[Any], object], message: str) -> None:

@@ -267,6 +267,7 @@ def test_a_reset_restores_the_offsets_as_of_a_time(command: Command, group: str)
         (["--offsets-as-of", "soon", "--group", "g"], "--offsets-as-of soon: a date and time is expected"),
         (["--offsets-as-of", "1969-01-01", "--group", "g"], "a time from 1970 on is expected"),
         (["--history", "--group", "g", "--until", "1969-01-01"], "a time from 1970 on is expected"),
+        (["--history", "--group", "g", "--since", "1969-01-01"], "a time from 1970 on is expected"),
         (
             ["--reset-offsets", "--to-offsets-as-of", "1969-01-01", "--group", "g", "--all-topics"],
             "a time from 1970 on is expected",

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 
 import headgate
 from headgate.admin import Admin, ConfigResource, ResourceType
-from headgate.broker import SettingValue
+from headgate.broker import BrokerFailed, SettingValue
 
 START = "from headgate.broker import Broker\nimport pytest\n"
 RUN_TIMEOUT_S = 120
@@ -384,3 +384,14 @@ def test_an_empty_data_directory_is_refused() -> None:
     """A variable that is not set would otherwise put the data into the current directory."""
     with pytest.raises(ValueError, match="data_dir is empty"), headgate.run(data_dir=""):
         raise AssertionError("it started")
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """In the error of every other broker that does not start, with what to do."""
+    (tmp_path / "file").touch()
+    for data_dir in ("/proc/nope", tmp_path / "file" / "data"):
+        expected = (
+            f"cannot use the data directory {re.escape(str(data_dir))}: .*; choose a data_dir in a directory"
+        )
+        with pytest.raises(BrokerFailed, match=expected), headgate.run(data_dir=data_dir):
+            raise AssertionError("it started")

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import bootstrap, millis, refuse_impossible, seconds
+from headgate.admin.arguments import bootstrap, past_millis, refuse_impossible, seconds
 from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
@@ -237,7 +237,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         history. Raises `VersionNotSupported` if the cluster keeps no history.
         """
         scope = scope_of(partitions)
-        first, last = (None if time is None else millis(time) for time in (since, until))
+        first, last = (None if time is None else past_millis(time) for time in (since, until))
         return history.list_changes(self.cluster, GroupId(group_id), scope, first, last, limit)
 
     def offsets_as_of(
@@ -245,7 +245,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     ) -> list[OffsetAsOf]:
         """Return a group's offsets at a time, as far as they are known. Raises the same."""
         scope = scope_of(partitions)
-        return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, millis(time)))
+        return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, past_millis(time)))
 
     def plan_undo(self, group_id: str, partitions: ChosenPartitions = None) -> PlannedUndo:
         """Plan the undo of the group's last change in these partitions, without changes.
@@ -286,7 +286,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         """
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
-        at = millis(time)
+        at = past_millis(time)
         past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}

@@ -60,6 +60,14 @@ def millis(time: datetime | int) -> Millis:
     return Millis((time - _EPOCH) // timedelta(milliseconds=1))
 
 
+def past_millis(time: datetime | int) -> Millis:
+    """Return a time in the history, in ms. Raises the same, and ValueError for one before 1970."""
+    found = millis(time)
+    if found < 0:  # in a request a negative number is no time: all changes would be returned
+        raise ValueError(f"a time must not be before 1970: {time!r}")
+    return found
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST_OFFSET = (1 << 63) - 1
 

@@ -367,7 +367,7 @@ class AsyncAdmin:
         )
 
     async def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names of all topics, sorted, with the internal ones, such as `__consumer_offsets`."""
         return await self._call(self._admin.topics)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription | None]:

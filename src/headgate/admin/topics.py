@@ -18,7 +18,7 @@ class TopicAdmin:
     cluster: Cluster
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names of all topics, sorted, with the internal ones, such as `__consumer_offsets`."""
         return sorted(topic.name for topic in self.cluster.metadata().topics if topic.name is not None)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription | None]:

@@ -78,7 +78,7 @@ UNKNOWN = "unknown"
 
 def list_history(admin: Admin, options: Options) -> int:
     """Print the changes of the groups' offsets, the newest first. Return 1 if a group never existed."""
-    since = None if options.since is None else parse_datetime(options.since, "--since")
+    since = None if options.since is None else _parse_time(options.since, "--since")
     until = None if options.until is None else _parse_time(options.until, "--until")
     if since is not None and until is not None and since > until:
         raise UsageProblem(f"--since {options.since}: that is later than --until {options.until}")
