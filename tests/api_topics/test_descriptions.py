@@ -19,6 +19,7 @@ from headgate.api import (
     k60_describe_cluster,
     k75_describe_topic_partitions,
 )
+from headgate.api.topic_answers import NOT_ASKED, TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
 from headgate.log.filesystem import Fault
 from headgate.wire.messages.describe_cluster import DescribeClusterRequest
@@ -100,6 +101,20 @@ def test_an_invalid_name_has_its_own_error(node: OneNode, name: str) -> None:
     node.topic("b")
     told = [(name, ErrorCode.INVALID_TOPIC_EXCEPTION, []), ("b", 0, [0])]
     assert pages(node, "b", name, limit=10) == [sorted(told)]
+
+
+def test_a_missing_topic_has_the_operations_of_any_other(node: OneNode) -> None:
+    """As in Kafka; an invalid cursor is told without them."""
+    node.topic("there")
+
+    def ask(cursor: Cursor | None = None) -> list[int]:
+        names = [TopicRequest(name=name) for name in ("missing", "bad name", "there")]
+        request = DescribeTopicPartitionsRequest(topics=names, cursor=cursor)
+        answer = node.ask(k75_describe_topic_partitions.API, request)
+        return [one.topic_authorized_operations for one in answer.topics]
+
+    assert ask() == [TOPIC_OPERATIONS] * 3
+    assert ask(Cursor(topic_name="other", partition_index=0)) == [NOT_ASKED] * 3
 
 
 def test_no_page_is_larger_than_kafkas(node: OneNode) -> None:

@@ -94,10 +94,11 @@ REFUSALS = [
 def test_unknown_special_timestamps_are_refused(
     node: OneNode, timestamp: int, version: int, error: ErrorCode
 ) -> None:
-    """A negative timestamp that the version does not define is an error."""
+    """A negative timestamp that the version does not define is an error, of unknown partitions too."""
     fill(node)
     found = ask(node, timestamp, version)
     assert (found.error_code, found.offset) == (error, -1)
+    assert ask(node, timestamp, version, partition=5).error_code == error
 
 
 def test_an_unknown_partition_has_its_own_error(node: OneNode) -> None:

@@ -46,8 +46,10 @@ def creatable(
     )
 
 
-def assigned(*brokers: list[int], partitions: int = -1, replicas: int = -1, first: int = 0) -> CreatableTopic:
-    topic = creatable("new", partitions, replicas)
+def assigned(
+    *brokers: list[int], partitions: int = -1, replicas: int = -1, first: int = 0, **configs: str
+) -> CreatableTopic:
+    topic = creatable("new", partitions, replicas, **configs)
     topic.assignments = [
         CreatableReplicaAssignment(partition_index=first + index, broker_ids=ids)
         for index, ids in enumerate(brokers)
@@ -144,6 +146,46 @@ def test_an_invalid_topic_is_refused(node: OneNode, topic: CreatableTopic, error
     assert refused.error_message
     assert good.error_code == ErrorCode.NONE
     assert [one.name for one in node.topics.all()] == ["taken", "good"]
+
+
+FIRST_MISTAKES = [
+    ("name, setting", creatable("a b", retention_ms=None), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ("name, partitions", creatable("a b", 0, 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ("taken, setting", creatable("taken", 0, 0, retention_ms="x"), ErrorCode.TOPIC_ALREADY_EXISTS),
+    ("collides, replicas", creatable("ta_ken", 1, 2), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ("setting, replicas", creatable("new", 1, 2, retention_ms="x"), ErrorCode.INVALID_CONFIG),
+    ("null setting, partitions", creatable("new", 0, 1, retention_ms=None), ErrorCode.INVALID_CONFIG),
+    (
+        "setting, assignment",
+        assigned([9], partitions=3, first=1, retention_ms="x"),
+        ErrorCode.INVALID_CONFIG,
+    ),
+    ("no replicas, no partitions", creatable("new", 0, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+    ("no partitions, two replicas", creatable("new", 0, 2), ErrorCode.INVALID_PARTITIONS),
+]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"), [row[1:] for row in FIRST_MISTAKES], ids=[row[0] for row in FIRST_MISTAKES]
+)
+def test_of_several_mistakes_the_first_one_of_kafkas_order_is_told(
+    node: OneNode, topic: CreatableTopic, error: ErrorCode
+) -> None:
+    """The name, then the settings, then the numbers."""
+    node.topic("taken")
+    node.topic("ta.ken")
+    assert create(node, topic)[0].error_code == error
+
+
+def test_every_negative_size_keeps_all_records(node: OneNode) -> None:
+    """As in Kafka, which does not check retention.bytes; the broker's setting is the same."""
+    for value in ("-2", str(-(1 << 63))):
+        wanted = creatable(f"t{value}", retention_bytes=value, retention_ms="-1")
+        assert create(node, wanted)[0].error_code == ErrorCode.NONE
+        topic = node.topics.by_name(f"t{value}")
+        assert topic is not None
+        assert not topic.policy.may_expire
+    assert OneNode(log_retention_bytes="-2").settings["log.retention.bytes"] == -2
 
 
 def test_the_same_topic_twice_is_one_refusal(node: OneNode) -> None:

@@ -3,7 +3,8 @@
 A timestamp asks for the first record at or after it. Special timestamps: -1 the high watermark, -2 the log
 start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405), here the
 log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023), which do not
-exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION.
+exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION, whether or
+not the partition exists.
 
 With the isolation level read_committed the last stable offset is where the high watermark was: -1 is this
 offset, and no record at or after it is found.
@@ -87,14 +88,14 @@ def _answer(node: Node, call: Call, request: ListOffsetsRequest) -> RequestSteps
 def _find(
     node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition, *, is_committed: bool
 ) -> RequestSteps[FoundOffset]:
-    topic = node.topics.by_name(topic_name)
-    partition = None if topic is None else topic.find_partition(wanted.partition_index)
-    if partition is None:
-        return FoundOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if wanted.timestamp < 0:
         since = _NAMED_SINCE.get(wanted.timestamp)
         if since is None or call.api_version < since:
             return FoundOffset(ErrorCode.UNSUPPORTED_VERSION)
+    topic = node.topics.by_name(topic_name)
+    partition = None if topic is None else topic.find_partition(wanted.partition_index)
+    if partition is None:
+        return FoundOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = partition.check_leader_epoch(wanted.current_leader_epoch)
     if error != ErrorCode.NONE:
         return FoundOffset(error)

@@ -4,6 +4,9 @@ Topics are independent; valid ones are created with one sync per hundred, and th
 exist. -1 for partitions or replication factor means the broker's default. There is no replication: a factor
 above one, or an assignment to another broker, is refused. With `validate_only` the response is the same, with
 an id of no topic. From version 5 the response has the partitions and settings, from 7 the topic's id.
+
+Of several mistakes one is told, the first in Kafka's order: a repeated name, the name, the settings, and then
+assignments, replication factor and partitions.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from headgate.api.needs import of_topics
 from headgate.api.registration import Api
 from headgate.api.topic_answers import create_in_steps, new_topic_id, refuse_assignment
 from headgate.domain.errors import ErrorCode
+from headgate.domain.settings import TOPIC_SETTINGS
 from headgate.security.resources import Operation
-from headgate.topics.configs import describe_topic
+from headgate.topics.configs import check, describe_topic
 from headgate.topics.refusal import Refusal
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.create_topics import (
@@ -63,27 +67,22 @@ def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopi
 
 
 def _refuse_shape(node: Node, topic: CreatableTopic, times_named: Counter[str]) -> Refusal | None:
-    """Return what is wrong with the request for this topic, before its name and settings are checked."""
+    """Return the first mistake in the request for this topic, in the order of Kafka's checks."""
     if times_named[topic.name] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    config_names = [config.name for config in topic.configs]
-    if len(set(config_names)) != len(config_names):
-        return Refusal(ErrorCode.INVALID_CONFIG, "The same setting is given twice.")
-    for config in topic.configs:
-        if config.value is None:
-            return Refusal(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}"
-            )
+    refusal = node.topics.refusal_of_name(topic.name) or _refuse_configs(topic)
+    if refusal is not None:
+        return refusal
     if topic.assignments:
         return _refuse_assignments(node, topic)
-    if topic.num_partitions == 0 or topic.num_partitions < -1:
-        return Refusal(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-        )
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         return Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
     if topic.replication_factor > 1:
         return Refusal(
@@ -92,6 +91,18 @@ def _refuse_shape(node: Node, topic: CreatableTopic, times_named: Counter[str]) 
             f"factor of {topic.replication_factor} cannot be reached: only 1 broker(s) are registered.",
         )
     return None
+
+
+def _refuse_configs(topic: CreatableTopic) -> Refusal | None:
+    config_names = [config.name for config in topic.configs]
+    if len(set(config_names)) != len(config_names):
+        return Refusal(ErrorCode.INVALID_CONFIG, "The same setting is given twice.")
+    for config in topic.configs:
+        if config.value is None:
+            return Refusal(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}"
+            )
+    return check(TOPIC_SETTINGS, {config.name: config.value for config in topic.configs})
 
 
 def _refuse_assignments(node: Node, topic: CreatableTopic) -> Refusal | None:

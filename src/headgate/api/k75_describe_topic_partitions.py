@@ -59,7 +59,9 @@ def _answer(
         if topic is None:
             is_possible = why_invalid(name) is None
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_possible else ErrorCode.INVALID_TOPIC_EXCEPTION
-            response.topics.append(_missing(name, error))
+            missing = _missing(name, error)
+            missing.topic_authorized_operations = TOPIC_OPERATIONS
+            response.topics.append(missing)
             continue
         end = min(topic.partition_count, first + left)
         response.topics.append(_describe(node, topic, range(first, end)))

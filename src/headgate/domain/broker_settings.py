@@ -116,7 +116,7 @@ _ALL = table(
     ),
     Setting("log.retention.minutes", Kind.INT, None, "log.retention.ms in minutes.", minimum=-1),
     Setting("log.retention.hours", Kind.INT, 7 * 24, "log.retention.ms in hours.", minimum=-1),
-    Setting("log.retention.bytes", Kind.LONG, -1, "Most bytes kept in a partition; -1: all.", minimum=-1),
+    Setting("log.retention.bytes", Kind.LONG, -1, "Most bytes kept in a partition; -1: all."),
     Setting(
         "log.retention.check.interval.ms",
         Kind.LONG,

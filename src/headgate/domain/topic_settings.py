@@ -164,7 +164,6 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         Kind.LONG,
         -1,
         "Most bytes kept in a partition; -1: all.",
-        minimum=-1,
         broker_name="log.retention.bytes",
     ),
     Setting(

@@ -190,18 +190,25 @@ class Topics:
         """Return the size of all open logs, in bytes."""
         return sum(partition.size_bytes for topic in self.all() for partition in topic.open_partitions())
 
-    def refusal_of(self, new: NewTopic) -> Refusal | None:
-        """Return why this topic cannot be created, without creating it; None if it can."""
-        problem = why_invalid(new.name)
+    def refusal_of_name(self, name: str) -> Refusal | None:
+        """Return why no topic of this name can be created; None if one can."""
+        problem = why_invalid(name)
         if problem is not None:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if TopicName(new.name) in self._topics:
-            return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
-        other = self._collisions.get(collision_key(new.name))
+        if TopicName(name) in self._topics:
+            return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._collisions.get(collision_key(name))
         if other is not None:
             return Refusal(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{new.name}' collides with existing topic: {other}"
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
             )
+        return None
+
+    def refusal_of(self, new: NewTopic) -> Refusal | None:
+        """Return why this topic cannot be created, without creating it; None if it can."""
+        refusal = self.refusal_of_name(new.name) or check(TOPIC_SETTINGS, new.overrides)
+        if refusal is not None:
+            return refusal
         if new.partition_count <= 0:
             return Refusal(
                 ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
@@ -218,7 +225,7 @@ class Topics:
         obstacle = self._leftovers.obstacle(new.name)
         if obstacle is not None:
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{obstacle} exists and could not be removed")
-        return check(TOPIC_SETTINGS, new.overrides)
+        return None
 
     def create(self, new: NewTopic, now: Millis) -> Topic | Refusal:
         """Create a topic durably; return it, or why it was refused."""

@@ -75,6 +75,26 @@ def topics_that_cannot_be(ask: Script) -> None:
             _create(ask, create_topic_entries(named, version=version))
 
 
+def topics_with_several_mistakes(ask: Script) -> None:
+    """One of them is told; what no broker checks is accepted."""
+    bad, null = ({"name": "retention.ms", "value": value} for value in ("soon", None))
+    entries: tuple[dict[str, Any], ...] = (
+        {"name": "a b", "configs": [null], "num_partitions": 0},
+        {"name": "__consumer_offsets", "configs": [bad], "replication_factor": 0},
+        {"configs": [bad], "num_partitions": 0},
+        {"configs": [null], "replication_factor": 2},
+        {"configs": [bad], "assignments": [{"partition_index": 1, "broker_ids": [77]}]},
+        {"num_partitions": 0, "replication_factor": 0},
+        {"num_partitions": 0, "replication_factor": 2},
+        {"configs": [{"name": "retention.bytes", "value": "-2"}]},
+    )
+    for number, entry in enumerate(entries):
+        _create(ask, create_topic_entries({"name": f"{ask.name}-{number}"} | entry))
+    missing = [{"name": f"{ask.name}-none"}, {"name": "a b"}]
+    values = {"topics": missing, "response_partition_limit": 9, "cursor": None}
+    ask(Request("describe_topic_partitions", 0, values))
+
+
 def several_topics_in_one_request(ask: Script) -> None:
     """Each has its own fate; the same name twice has one."""
     names = [f"{ask.name}-{letter}" for letter in "abc"]
