@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,34 @@ def test_a_directory_in_place_of_a_file_is_reported(data_dir: Path, name: str) -
     assert flights is not None
     assert flights.partition(0).read(0, 1000, minimum_one=True).error == ErrorCode.KAFKA_STORAGE_ERROR
     topics.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{FLIGHTS}/00000000000000000000.log",
+        f"{FLIGHTS}/00000000000000000000.index",
+        f"{FLIGHTS}/headgate.checkpoint",
+        f"{FLIGHTS}/headgate.synced",
+        f"{FLIGHTS}/producers.snapshot",
+        f"{OFFSETS}/shard.checkpoint",
+        "clean-shutdown",
+        "catalogue/00000000000000000000.log",
+    ],
+)
+def test_a_pipe_in_place_of_a_file_is_reported(data_dir: Path, name: str) -> None:
+    """The check does not wait for a writer."""
+    (data_dir / name).unlink(missing_ok=True)
+    os.mkfifo(data_dir / name)
+    assert [error for error in errors(data_dir) if error.file in (name, name.partition("/")[0])]
+
+
+@pytest.mark.parametrize("name", ["headgate.synced", "headgate.checkpoint", "producers.snapshot"])
+def test_the_rest_of_an_endless_file_is_not_read(data_dir: Path, name: str) -> None:
+    """A sparse file may have more bytes than the machine has memory."""
+    os.truncate(data_dir / FLIGHTS / name, 1 << 42)
+    assert [error for error in errors(data_dir) if error.file.startswith(FLIGHTS)]
+    open_topics(data_dir).close()
 
 
 def test_an_unreadable_index_is_reported_by_its_name(data_dir: Path) -> None:

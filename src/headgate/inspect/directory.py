@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.domain.ids import TopicName
+from headgate.inspect.reading import read_start
 from headgate.log.damage import LogDamaged
 from headgate.log.deletion import is_out_of_sight
 from headgate.log.log import Recovery
@@ -84,7 +85,7 @@ class DataDirectory:
     def cluster_id(self) -> str | None:
         """The cluster id, as the server reads it; None if the file is missing or does not have it."""
         try:
-            text = (self.path / IDENTITY_FILE).read_text("utf-8", errors="replace")
+            text = read_start(self.path / IDENTITY_FILE).decode(errors="replace")
         except OSError:
             return None
         for line in text.splitlines():
@@ -110,7 +111,7 @@ def read_data_directory(path: Path) -> DataDirectory:
         _read_catalogue(found)
     if CLEAN_SHUTDOWN_FILE in names:
         try:
-            found.marker = (path / CLEAN_SHUTDOWN_FILE).read_bytes()
+            found.marker = read_start(path / CLEAN_SHUTDOWN_FILE)
         except OSError as problem:
             found.marker_problem = str(problem)
     found.is_running = _is_locked(path / LOCK_FILE)

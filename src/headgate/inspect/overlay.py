@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+from headgate.inspect.reading import open_regular
 from headgate.log.filesystem import Lock
 from headgate.log.header import Buffer
 
@@ -35,7 +36,7 @@ class OverlayFile:
             return bytes(self._data[position : position + size])
         if self._descriptor < 0:
             assert self._path is not None
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = open_regular(self._path)
         return os.pread(self._descriptor, size, position)
 
     def pwrite(self, data: Buffer, position: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from headgate.inspect.reading import Break, LogFile, is_room, walk
+from headgate.inspect.reading import Break, LogFile, is_room, read_start, walk
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OffsetIndex
@@ -74,11 +74,11 @@ def read_partition(directory: Path) -> PartitionFiles:
     names = sorted(entry.name for entry in directory.iterdir())
     checkpoint, is_sound = Checkpoint(), True
     if CHECKPOINT_NAME in names:
-        read = Checkpoint.from_bytes((directory / CHECKPOINT_NAME).read_bytes())
+        read = Checkpoint.from_bytes(read_start(directory / CHECKPOINT_NAME))
         checkpoint, is_sound = read or checkpoint, read is not None
     compaction, is_sound_compaction = CompactionState(), True
     if COMPACTION_NAME in names:
-        state = CompactionState.from_bytes((directory / COMPACTION_NAME).read_bytes())
+        state = CompactionState.from_bytes(read_start(directory / COMPACTION_NAME))
         compaction, is_sound_compaction = state or compaction, state is not None
     found = {file[0] for name in names if (file := segment_file(name)) is not None and file[1] == LOG_SUFFIX}
     bases = sorted((found - set(compaction.removed)) | set(compaction.added))
@@ -131,7 +131,7 @@ def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
     """Return the position of the last whole batch that index and log agree on; 0 without one."""
     try:
         # The index of a torn log can have entries past its end, so do not compare it with the log's size.
-        index = OffsetIndex.from_bytes(segment.path(INDEX_SUFFIX).read_bytes(), _ANY_SIZE)
+        index = OffsetIndex.from_bytes(read_start(segment.path(INDEX_SUFFIX)), _ANY_SIZE)
     except FileNotFoundError:
         return 0
     for offset, position in (
@@ -149,7 +149,7 @@ def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
 def read_leader_epochs(directory: Path) -> tuple[LeaderEpochs | None, bool]:
     """Return the leader epochs of a partition (None: malformed), and whether they have a file."""
     try:
-        data = (directory / LEADER_EPOCHS_FILE).read_bytes()
+        data = read_start(directory / LEADER_EPOCHS_FILE)
     except FileNotFoundError:
         epochs = LeaderEpochs()
         epochs.begin(0, 0)

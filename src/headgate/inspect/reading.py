@@ -7,7 +7,9 @@ are computed on request, because that takes time.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Final, Self
 from crc32c import crc32c
 
 from headgate.log import walking
+from headgate.log.filesystem import LARGEST_BYTES
 from headgate.log.header import (
     CRC_END,
     HEADER,
@@ -30,12 +33,28 @@ from headgate.log.walking import written_end
 _CHUNK_BYTES: Final = 1 << 20
 
 
+def open_regular(path: Path) -> int:
+    """Open a file for reading. Raises OSError, also for a pipe, a socket or a device, which could block."""
+    kind = path.stat().st_mode
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(kind):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def read_start(path: Path, at_most: int = LARGEST_BYTES) -> bytes:
+    """Return the first bytes of a file, as the server reads files without batches. Raises OSError."""
+    with open(open_regular(path), "rb") as file:
+        return file.read(at_most)
+
+
 class LogFile:
     """A file opened for reading, with the size it had when it was opened. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_regular(path)
         self.size = os.fstat(self._descriptor).st_size
         self._written = written_end(self._read, 0, self.size)
 

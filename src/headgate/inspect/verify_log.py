@@ -23,6 +23,7 @@ from headgate.inspect.partition import (
     read_partition,
     segment_file,
 )
+from headgate.inspect.reading import read_start
 from headgate.inspect.verify_records import (
     CatalogueRecordCheck,
     CoordinatorRecordCheck,
@@ -37,7 +38,7 @@ from headgate.log.log import LogSettings
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import STATE_NAME
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
-from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark
+from headgate.log.sync_mark import LARGEST_MARK_BYTES, SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.policy import policy_of
@@ -342,7 +343,7 @@ class LogCheck:
         if SYNC_MARK_NAME not in files.names:
             return None
         name = f"{self._log.name}/{SYNC_MARK_NAME}"
-        mark = SyncMark.from_bytes((files.directory / SYNC_MARK_NAME).read_bytes())
+        mark = SyncMark.from_bytes(read_start(files.directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES))
         if mark is None:
             self._findings.error(
                 name,
@@ -371,7 +372,7 @@ class LogCheck:
             return
         name = f"{self._log.name}/{PRODUCERS_FILE}"
         try:
-            snapshot = Snapshot.decode((self._log.directory / PRODUCERS_FILE).read_bytes())
+            snapshot = Snapshot.decode(read_start(self._log.directory / PRODUCERS_FILE))
         except FileNotFoundError:
             return
         if snapshot is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headgate.inspect.findings import Findings
 from headgate.inspect.next_start import NextStart
 from headgate.inspect.partition import SegmentFiles
-from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
+from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, read_start, walk
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
 from headgate.inspect.verify_records import RecordCheck
 from headgate.inspect.verify_transactions import TransactionCheck
@@ -101,7 +101,7 @@ class SegmentCheck:
 
     def _read_index(self, suffix: str) -> bytes | None:
         try:
-            return self.segment.path(suffix).read_bytes()
+            return read_start(self.segment.path(suffix))
         except FileNotFoundError:
             return None
 

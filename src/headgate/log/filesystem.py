@@ -254,6 +254,8 @@ class OsFileSystem:
         return OsLock(descriptor)
 
 
+LARGEST_BYTES: Final = 1 << 28
+"""Maximum size of an index, a snapshot and the like, which are read whole. A longer file is damaged."""
 _ASIDE_SUFFIX: Final = ".tmp"
 
 
@@ -268,11 +270,11 @@ def write_fully(file: File, data: Buffer, position: int) -> None:
         written += more
 
 
-def read_file(files: FileSystem, path: Path) -> bytes:
-    """Return the contents of a small file. Raises FileNotFoundError."""
+def read_file(files: FileSystem, path: Path, at_most: int = LARGEST_BYTES) -> bytes:
+    """Return the contents of a small file, or its first `at_most` bytes. Raises FileNotFoundError."""
     file = files.open(path)
     try:
-        return file.pread(file.size(), 0)
+        return file.pread(min(file.size(), at_most), 0)
     finally:
         file.close()
 

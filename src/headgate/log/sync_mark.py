@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYNC_MARK_NAME: Final = "headgate.synced"
+LARGEST_MARK_BYTES: Final = 4096
+"""A file with more is no mark, and need not be read further."""
 _TITLE: Final = "headgate log synced 2"
 _FIRST_TITLE: Final = "headgate log synced 1"
 """Format without offsets."""
@@ -91,7 +93,7 @@ def _checked(text: str) -> bytes:
 def load_sync_mark(files: FileSystem, directory: Path) -> SyncMark:
     """Return the log's mark; an empty one if it is missing or invalid. Raises OSError."""
     try:
-        data = read_file(files, directory / SYNC_MARK_NAME)
+        data = read_file(files, directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES)
     except FileNotFoundError:
         return SyncMark()
     return SyncMark.from_bytes(data) or SyncMark()
