@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from headgate.log.filesystem import FileSystem
@@ -36,31 +37,31 @@ def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
     for directory in directories:
         if files.exists(directory):
             doomed = _out_of_sight(directory)
-            _remove_tree(files, doomed)
+            deque(_removing_tree(files, doomed), 0)
             files.rename(directory, doomed)
     if directories:
         files.sync_directory(directories[0].parent)
 
 
-def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None = None) -> list[str]:
-    """Remove directories of deleted partitions, `at_most` of them; return the names of those removed.
+def removing_deleted(files: FileSystem, data_directory: Path) -> Iterator[None]:
+    """Remove the directories of deleted partitions; yield after each file and each directory.
 
     Raises the first OSError after all others were removed.
     """
-    removed: list[str] = []
     problem: OSError | None = None
     for name in files.listdir(data_directory):
-        if len(removed) == at_most:
-            break
         if is_out_of_sight(name):
             try:
-                _remove_tree(files, data_directory / name)
-                removed.append(name)
+                yield from _removing_tree(files, data_directory / name)
             except OSError as error:
                 problem = problem or error
-    if problem is not None and len(removed) != at_most:
+    if problem is not None:
         raise problem
-    return removed
+
+
+def remove_deleted(files: FileSystem, data_directory: Path) -> None:
+    """Do the same without a pause."""
+    deque(removing_deleted(files, data_directory), 0)
 
 
 def _out_of_sight(directory: Path) -> Path:
@@ -72,8 +73,10 @@ def _out_of_sight(directory: Path) -> Path:
     return directory.with_name(name + DELETED_SUFFIX)
 
 
-def _remove_tree(files: FileSystem, directory: Path) -> None:
+def _removing_tree(files: FileSystem, directory: Path) -> Iterator[None]:
     if files.exists(directory):
         for name in files.listdir(directory):
             files.remove(directory / name)
+            yield
         files.remove_directory(directory)
+        yield

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "SyncRequest", "remove_deleted"]
 
+_SEGMENTS_AT_ONCE = 8
+"""Number of segments whose files one call removes: each takes 0.3 ms, on a busy disk 100 times as long."""
+
 
 class Log:
     """The log of one partition. Use `Log.open`.
@@ -362,23 +365,32 @@ class Log:
     # Shortening.
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start to `offset`, durably, and remove the segments that lie wholly before it.
+        """Move the log start to `offset`, durably, and remove some of the segments that lie wholly before it.
 
-        An offset at or below the log start changes nothing. Raises OffsetOutOfRange past the log's end, and
-        OSError: the start may be moved then, and another call finishes the removal.
+        `remove_segments` removes the others. An offset at or below the log start changes nothing. Raises
+        OffsetOutOfRange past the log's end, and OSError: the start may be moved then.
         """
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is past the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
             self._durability.save(replace(self._durability.checkpoint, log_start_offset=offset))
             self.log_start_offset = offset
+        self.remove_segments()
+
+    def remove_segments(self) -> bool:
+        """Remove some of the segments wholly before the log start. Return whether there are more. Raises
+        OSError.
+        """
         # The start is durable: removals that a crash undoes are repeated when the log is opened.
-        self._segments.remove_before(self.log_start_offset)
+        self._segments.remove_before(self.log_start_offset, _SEGMENTS_AT_ONCE)
+        return self._segments.count_before(self.log_start_offset) > 0
 
     def apply_retention(
         self, now_ms: int, retention_ms: int, retention_bytes: int, up_to: int | None = None
     ) -> int:
         """Delete the oldest segments beyond the limits; return how many. A negative limit means none.
+
+        If there are many, `remove_segments` removes the rest of their files.
 
         Only segments wholly below `up_to` are deleted: the high watermark, by default the durable offset, or
         the end of a log that relies on the page cache. If even the active segment is expired, it is closed
@@ -393,9 +405,10 @@ class Log:
             if self._failure is not None:
                 self._refuse()
             self._roll()
-        before = len(self._segments)
+        known = self._segments.count_before(self.log_start_offset)
+        deleted = self._segments.count_before(start) - known
         self.delete_before(start)
-        return before - len(self._segments)
+        return deleted
 
     def truncate(self, offset: int) -> None:
         """Drop the batches that reach `offset` or lie past it, durably. After an OSError, `recover` is

@@ -62,13 +62,17 @@ class Segments:
         self._segments[at : at + len(old)] = new
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
-    def remove_before(self, offset: int) -> int:
-        """Remove the segments, and their files, wholly before `offset`; return how many. Raises OSError."""
-        count = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        for _ in range(count):
+    def count_before(self, offset: int) -> int:
+        """Return how many segments lie wholly before `offset`; the last one never does."""
+        return max(bisect_right(self._base_offsets, offset) - 1, 0)
+
+    def remove_before(self, offset: int, at_most: int) -> None:
+        """Remove the oldest segments, and their files, wholly before `offset`, up to `at_most`. Raises
+        OSError.
+        """
+        for _ in range(min(self.count_before(offset), at_most)):
             self._segments[0].remove()
             del self._segments[0], self._base_offsets[0]
-        return count
 
     def remove_after(self, offset: int) -> None:
         """Remove the segments, and their files, that begin after `offset`, except the first. Raises

@@ -234,6 +234,8 @@ class Catalogue:
             return True
         self._rewriting = None
         self._log.delete_before(start)
+        while self._log.remove_segments():
+            pass
         return False
 
     def _most_records(self) -> int:

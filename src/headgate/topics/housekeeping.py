@@ -57,6 +57,7 @@ class Housekeeping:
                 if partition.is_open:
                     partition.expire_producers(expired_before)
                     partition.apply_retention(now)
+                    yield from _remove_segments(partition, is_slice_over)
         if self._is_first:
             self._is_first = False
             return
@@ -81,6 +82,7 @@ class Housekeeping:
                 to_recover -= 1
                 self._tried.add(key)
             yield from self._look_after_closed(closed, now)
+            yield from _remove_segments(closed, is_slice_over)
         if to_recover:
             self._tried.clear()
 
@@ -112,3 +114,12 @@ class Housekeeping:
         if not partition.apply_retention(now) and was_closed_well:
             self._next_looks[partition.key] = partition.topic.policy, partition.expires_at()
             partition.put_back()
+
+
+def _remove_segments(partition: Partition, is_slice_over: Callable[[], bool]) -> Steps[None]:
+    """Remove the files of deleted records that are left: there may be thousands."""
+    has_more = True
+    while has_more:
+        if is_slice_over():
+            yield None
+        has_more = partition.remove_segments()

@@ -7,19 +7,22 @@ the one of its name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 from headgate.domain.ids import TopicName
-from headgate.log.deletion import put_aside, remove_deleted
+from headgate.log.deletion import put_aside, removing_deleted
 from headgate.log.filesystem import FileSystem
 from headgate.topics.held_names import HeldNames
 from headgate.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 
-_DIRECTORIES_AT_ONCE = 32
-"""Number of partitions of deleted topics whose files one call removes."""
+_FILES_AT_ONCE = 32
+"""Number of files of deleted topics that one call removes: each takes 0.1 ms, and 100 times as long on a busy
+disk.
+"""
 
 
 class Leftovers:
@@ -43,6 +46,8 @@ class Leftovers:
         """Deleted topics in whose directories other threads still work; their names are held meanwhile."""
         self._has_files = False
         """Whether there may be renamed directories to remove."""
+        self._removal: Iterator[None] | None = None
+        """The removal of the renamed directories that were there when it began."""
 
     def obstacle(self, name: str) -> Path | None:
         """Return the directory that blocks the creation of a topic of this name; None if there is none."""
@@ -111,16 +116,21 @@ class Leftovers:
                 "the directories of a deleted topic cannot be removed",
                 extra={"topic": name, "error": problem},
             )
-        self._has_files = True
+        # A directory may have the name of one whose removal has begun: list them anew.
+        self._has_files, self._removal = True, None
         self._remove_files()
 
     def _remove_files(self) -> bool:
         """Remove some files. Return whether more can be removed now."""
         if self._has_files:
+            if self._removal is None:
+                self._removal = removing_deleted(self._fs, self._data_dir)
             try:
-                removed = remove_deleted(self._fs, self._data_dir, _DIRECTORIES_AT_ONCE)
-                self._has_files = len(removed) == _DIRECTORIES_AT_ONCE
+                self._has_files = sum(1 for _ in islice(self._removal, _FILES_AT_ONCE)) == _FILES_AT_ONCE
             except OSError as problem:
                 logger.warning("the files of deleted topics cannot be removed", extra={"error": problem})
+                self._removal = None
                 return False
+            if not self._has_files:
+                self._removal = None
         return self._has_files

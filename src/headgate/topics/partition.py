@@ -358,7 +358,10 @@ class Partition(PartitionLog):
         return self._derived.epochs.end_offset_of(epoch, self._high_watermark(log))
 
     def delete_records(self, before: int) -> tuple[ErrorCode, int]:
-        """Delete the records below `before` (-1: the high watermark); return the new log start offset."""
+        """Delete the records below `before` (-1: the high watermark); return the new log start offset.
+
+        If they are in many segments, the next round of `Housekeeping` removes the rest of the files.
+        """
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
@@ -376,7 +379,10 @@ class Partition(PartitionLog):
             return ErrorCode.KAFKA_STORAGE_ERROR, -1
 
     def apply_retention(self, now: Millis) -> int:
-        """Delete the segments that exceed the retention time or size; return their number."""
+        """Delete the segments that exceed the retention time or size; return their number.
+
+        If there are many, `remove_segments` removes the rest of their files.
+        """
         policy = self.topic.policy
         if not policy.may_expire:
             return 0
@@ -394,6 +400,17 @@ class Partition(PartitionLog):
         if segments:
             self._log_retention(before, log.log_start_offset, segments)
         return segments
+
+    def remove_segments(self) -> bool:
+        """Remove files of some more segments whose records are deleted. Return whether there are more."""
+        log = self._log
+        if log is None or log.failure is not None:
+            return False
+        try:
+            return log.remove_segments()
+        except OSError as problem:
+            self._log_problem("the files of deleted records cannot be removed", problem)
+            return False
 
     def _log_retention(self, before: int, start: int, segments: int) -> None:
         policy = self.topic.policy
