@@ -11,10 +11,12 @@ DIGITS ?= 0123456789
 BIN := .venv/bin
 COMPILED := build/compiled
 IN_PARALLEL := -n auto --maxprocesses 4
+OLDEST := build/oldest
+TESTS_OF_OLDEST := tests/wire tests/records tests/log tests/core tests/topics tests/runtime tests/api tests/server tests/admin tests/cli
 TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java
+.PHONY: help setup demo test compiled test-compiled test-oldest compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -31,6 +33,13 @@ compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip
 
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
+
+test-oldest:  ## Run tests with the oldest versions of the dependencies that pyproject.toml allows.
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) tools/oldest_versions.py > $(OLDEST)/versions.txt
+	HEADGATE_COMPILE=no $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/versions.txt \
+	  --editable . aiokafka confluent-kafka hypothesis kafka-python kio lz4 pytest pytest-timeout pytest-xdist zstandard
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(TESTS_OF_OLDEST)
 
 # These wait for clients, brokers and ends of sessions: two processes leave three quarters of two cores idle.
 compat: IN_PARALLEL := -n 4
