@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.admin.errors import moment
-from headgate.domain.ids import Millis
+from headgate.admin.errors import NotReleased, moment
+from headgate.client.pauses import PausedPartition, PauseState
+from headgate.domain.ids import Millis, TopicId, TopicName, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,26 @@ from headgate.domain.ids import Millis
 def test_a_time_out_of_range_is_shown_as_a_number(time: int, text: str) -> None:
     """A commit timestamp can have any value, if the clock was wrong."""
     assert moment(Millis(time)) == text
+
+
+def test_partitions_that_no_member_holds_are_told_with_the_reason() -> None:
+    """Of a share group: their dead letters cannot be written, for example."""
+    held, unowned = (
+        PausedPartition(
+            partition=TopicPartition(TopicName("t"), index),
+            topic_id=TopicId(bytes(16)),
+            state=PauseState.PAUSING,
+            owner=owner,
+            since=Millis(0),
+            caller="",
+            reason="",
+            offset=None,
+        )
+        for index, owner in enumerate(["ann", None])
+    )
+    assert str(NotReleased("g", [held], 1)) == "group g: not released after 1 s: t-0; owned by ann"
+    message = str(NotReleased("g", [unowned], 1))
+    assert message.startswith(
+        "group g: not released after 1 s: t-1; no member has records of t-1, but dead letters"
+    )
+    assert "owned by ann; no member has records of t-1" in str(NotReleased("g", [held, unowned], 1))

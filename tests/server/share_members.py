@@ -28,6 +28,8 @@ from headgate.wire.messages import share_fetch as fetching
 
 FASTER = 50
 """How much faster than the real clock the tests' time passes."""
+LOCK_MS = 3_600_000
+"""How long records are locked unless a test says otherwise: on a busy machine no lock ends by itself."""
 
 Batches = Sequence[tuple[int, int, Sequence[int]]]
 """First offset, last offset and acknowledge types of each batch."""
@@ -215,6 +217,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def started(files: MemoryFileSystem, **settings: str) -> Scene:
     """Start a node on a disk, with topic `t` of two partitions."""
+    settings = {"group_share_record_lock_duration_ms": str(LOCK_MS), **settings}
     texts = {name.replace("_", "."): value for name, value in settings.items()}
     node = FastNode(files, DATA_DIR, Settings(texts), FastClock())
     await node.start()

@@ -69,7 +69,7 @@ def test_what_waits_is_archived_in_parts_when_the_group_gives_its_topic_up(
         assert len(seen) > DUE / MOST_A_WRITE
         assert max(written) <= MOST_A_WRITE
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)
 
 
 def test_what_waits_is_counted_for_the_metrics_in_parts() -> None:
@@ -82,4 +82,4 @@ def test_what_waits_is_counted_for_the_metrics_in_parts() -> None:
         assert waiting.samples[0].value == DUE
         assert found.count(None) > DUE / MOST_A_WRITE
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)

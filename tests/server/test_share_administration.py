@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.server.clients import Client
 from tests.server.dead_letters import ACCEPT, DEAD, REJECT, configure, create, letters, letters_settle
-from tests.server.share_members import Scene, play, started, until
+from tests.server.share_members import LOCK_MS, Scene, play, started, until
 
 from headgate.core.share.partition.rejections import Cause
 from headgate.domain.errors import ErrorCode
@@ -106,7 +106,7 @@ def test_who_has_which_record() -> None:
         ]
         held, rejected, *others = response.ranges
         assert (held.member_id, rejected.member_id) == ("ann", "ann")
-        assert held.locked_until_ms - held.since_ms == 30_000
+        assert held.locked_until_ms - held.since_ms == LOCK_MS
         assert abs(now - held.since_ms) < 600_000  # the tests' clock is fast
         assert (rejected.cause, rejected.locked_until_ms) == (Cause.REJECTED, -1)
         assert [(one.member_id, one.since_ms) for one in others] == [(None, -1), (None, -1)]
@@ -150,7 +150,7 @@ def test_pages() -> None:
         assert found == [(at, ACQUIRED if at % 2 == 0 else ACKNOWLEDGED) for at in range(1_500)]
         assert len((await page(client, most=2**31 - 1)).ranges) == 1_000
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)
 
 
 def test_a_share_partition_that_nobody_reads() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.server.share_members import Member, Scene, play
+from tests.server.share_members import Member, Scene, play, until
 
 from headgate.core.share.partition.acquiring import MOST_RANGES
 from headgate.core.share.partition.model import AcknowledgementBatch
@@ -150,6 +151,30 @@ def test_scattered_records_of_a_large_window_are_acknowledged_some_at_a_time(
         assert await member.acknowledge({0: batches}) == {0: NONE}
         assert len(parts) == 2 * 3 and max(parts) <= 4
         assert await again(member) == set(range(0, RECORDS, 20))
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_fetch", [True, False])
+def test_a_last_request_takes_nothing_from_the_next_session_of_its_member(
+    parts: list[int], is_fetch: bool
+) -> None:
+    """The member began it on another connection, while the last request was applied in parts."""
+
+    async def story(scene: Scene) -> None:
+        member = await member_with_all(scene, is_one_batch=False)
+        parts.clear()
+        given = {0: [(0, RECORDS - 2, [ACCEPT])]}
+        last = member.fetch(acknowledge=given, epoch=-1) if is_fetch else member.acknowledge(given, epoch=-1)
+        answer = asyncio.create_task(last)
+        await until(lambda: len(parts) > 0)
+        scene.append(b"new")
+        again = scene.member("m")
+        assert (await again.fetch(0))[0].acquired == [(RECORDS, RECORDS, 1)]
+        assert not answer.done()
+        await answer
+        assert await scene.member("n").fetch(0) == {}
+        assert await again.acknowledge({0: [(RECORDS - 1, RECORDS, [ACCEPT])]}) == {0: NONE}
 
     play(story)
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.server import share_members
 from tests.server.clients import T
+from tests.server.dead_letters import REJECT, configure, letters_settle
 from tests.server.disk import new_disk
-from tests.server.share_members import Got, Member, Scene, started, until
+from tests.server.share_members import LOCK_MS, Got, Member, Scene, started, until
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -33,7 +34,8 @@ NOT_PAUSED, PAUSING, PAUSED = range(3)
 
 async def join(scene: Scene, member: Member) -> None:
     """Become a member of a group that begins at the earliest record, and wait for the assignment."""
-    change = scene.node.topics.group_change("g", {"share.auto.offset.reset": "earliest"})
+    known = scene.node.topics.group_overrides("g")
+    change = scene.node.topics.group_change("g", {**known, "share.auto.offset.reset": "earliest"})
     assert scene.node.topics.change_settings([change], scene.node.system_time()) is None
     for attempt in range(1000):
         request = ShareGroupHeartbeatRequest(
@@ -59,6 +61,8 @@ class Pauses:
 
     def __init__(self, scene: Scene) -> None:
         self._member = scene.member("administrator")
+        self.why: str | None = None
+        """The reason of the last refusal of `alter`."""
 
     async def _ask(self, request: Any, version: int) -> Any:
         return await self._member.client.ask(request, version, f"{next(self._member.client._ids)}")
@@ -86,6 +90,7 @@ class Pauses:
         topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
         answer = await self._ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
         if answer.error_code:
+            self.why = answer.error_message
             return ErrorCode(answer.error_code)
         return ErrorCode(answer.responses[0].partitions[0].error_code)
 
@@ -122,6 +127,7 @@ def test_paused_share_partition_delivers_nothing_and_takes_acknowledgements() ->
         assert await pauses.listed() == {0: (PAUSING, "ann")}
         assert await ben.fetch(0) == {}
         assert await pauses.alter(0) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert "ann" in (pauses.why or "")
         assert await ann.acknowledge({0: [(0, 0, [ACCEPT])]}) == {0: NONE}
         assert await pauses.listed() == {0: (PAUSED, None)}
         assert await ann.fetch() == {}
@@ -228,7 +234,29 @@ def test_lock_that_ends_in_a_pause_releases(wait_ms: int) -> None:
         await pauses.resume(0)
         assert await ben.fetch(wait_ms=wait_ms) == got((0, 0, 2), values=[b"a"])
 
-    play(story, group_share_record_lock_duration_ms="6000")
+    play(story, group_share_record_lock_duration_ms="60000")
+
+
+def test_dead_letters_that_cannot_be_written_keep_a_share_partition_pausing() -> None:
+    """Its start would take them away. The refusal says so, and what ends it: they are given up."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann, pauses = scene.member("ann"), Pauses(scene)
+        configure(scene, topic="dlq.missing")
+        await join(scene, ann)
+        await ann.fetch(0)
+        assert await ann.acknowledge({0: [(0, 0, [REJECT])]}) == {0: NONE}
+        assert await pauses.pause(0) == [PAUSING]
+        assert await pauses.listed() == {0: (PAUSING, None)}
+        assert await pauses.alter(0) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert "Dead letters" in (pauses.why or "")
+        configure(scene)
+        await letters_settle(scene)
+        assert await pauses.listed() == {0: (PAUSED, None)}
+        assert await pauses.alter(0) == NONE
+
+    play(story)
 
 
 def test_first_fetch_after_a_pause_delivers_nothing() -> None:
@@ -270,6 +298,6 @@ def test_metrics_of_share_groups() -> None:
         assert found["headgate_share_partition_loads_total",] == 1
         assert found["headgate_share_acknowledgement_requests_total",] == 1
         assert found["headgate_share_records_in_flight",] == 2
-        assert 0 < found["headgate_share_oldest_lock_seconds",] < 30
+        assert 0 < found["headgate_share_oldest_lock_seconds",] < LOCK_MS / 1000
 
     play(story)

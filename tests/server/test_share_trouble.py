@@ -128,7 +128,7 @@ def test_many_ranges_that_nobody_waits_for_are_written_again_some_at_a_time() ->
         assert sum(noting.sizes) == records // 2
         assert max(noting.sizes) == AGAIN_AT_ONCE
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)
 
 
 def test_lock_that_ended_while_its_acknowledgement_was_written() -> None:
@@ -398,7 +398,7 @@ def test_a_member_that_left_does_not_keep_what_could_not_be_acknowledged() -> No
         assert await waiting == {0: Got(NONE, NONE, [(0, 0, 2)], [b"a"])}
         answer.cancel()
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)
 
 
 def test_a_lowered_delivery_limit_counts_at_once() -> None:

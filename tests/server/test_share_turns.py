@@ -72,7 +72,7 @@ def test_writes_that_one_sync_completes_are_finished_one_after_the_other() -> No
         assert await seen_until_idle(scene) == {2, 1, 0}
         assert await answer == {0: NONE, 1: NONE}
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)
 
 
 WIDE = TopicId(b"w" * 16)
@@ -137,4 +137,4 @@ def test_a_lost_connection_of_many_members_releases_the_records_of_some_at_a_tim
         other = scene.member("other")
         assert len((await other.fetch(0))[0].values) == MEMBERS
 
-    play(story, group_share_record_lock_duration_ms="3600000")
+    play(story)

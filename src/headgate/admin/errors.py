@@ -59,15 +59,26 @@ class NotPaused(ClientError):
 
 
 class NotReleased(ClientError):
-    """Members did not release paused partitions in time; `waiting_for` has those, each with its owner."""
+    """Paused partitions were not released in time; `waiting_for` has those, each with its owner.
+
+    One without an owner is a share-partition of which no member has records: something is not written.
+    """
 
     def __init__(self, group_id: str, waiting_for: Sequence[PausedPartition], timeout_s: float) -> None:
         self.group_id = group_id
         self.waiting_for = tuple(waiting_for)
         owners = sorted({one.owner for one in waiting_for if one.owner is not None})
         which = _some([one.partition for one in waiting_for])
-        by = ", ".join(owners[:MOST_NAMED])
-        super().__init__(f"group {group_id}: not released after {timeout_s:g} s: {which}; owned by {by}")
+        message = f"group {group_id}: not released after {timeout_s:g} s: {which}"
+        if owners:
+            message += f"; owned by {', '.join(owners[:MOST_NAMED])}"
+        unowned = [one.partition for one in waiting_for if one.owner is None]
+        if unowned:
+            message += (
+                f"; no member has records of {_some(unowned)}, but dead letters or other changes wait to be "
+                "written: the broker's log says why"
+            )
+        super().__init__(message)
 
 
 class RewindUnfinished(ClientError):

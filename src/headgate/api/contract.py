@@ -330,7 +330,7 @@ class ShareDelivery(Protocol):
         ...
 
     def close_session(self, session: ShareSession) -> None:
-        """End a session, and release what its member has acquired."""
+        """End a session, and release what its member has acquired; do nothing if it has ended."""
         ...
 
     def connection_lost(self, connection: Hashable) -> None:
@@ -346,7 +346,7 @@ class ShareDelivery(Protocol):
         ...
 
     def is_being_released(self, group_id: GroupId, key: PartitionKey) -> bool:
-        """Return whether a share-partition is paused, and members still have records of it."""
+        """Return whether a share-partition is paused, and members have records or writes are due."""
         ...
 
     def holder(self, group_id: GroupId, key: PartitionKey) -> MemberId | None:

@@ -9,7 +9,7 @@ members have records of them, the request is refused with REBALANCE_IN_PROGRESS,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
@@ -25,7 +25,9 @@ from headgate.wire.messages import alter_share_group_offsets as wire
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
 
-_NOT_RELEASED = "Members still have records of paused partitions."
+_NOT_WRITTEN = (
+    "Dead letters or other changes of paused partitions are not written yet: the broker's log says why."
+)
 
 _Response = wire.AlterShareGroupOffsetsResponse
 _Errors = dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]
@@ -55,8 +57,9 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     partitions = {
         topic_id: TopicPartitions(name, tuple(sorted(indexes))) for topic_id, (name, indexes) in found.items()
     }
-    if any(node.shares.is_being_released(group_id, key) for key in starts):
-        return _Response(error_code=ErrorCode.REBALANCE_IN_PROGRESS, error_message=_NOT_RELEASED)
+    not_released = _why_not_released(node, group_id, starts)
+    if not_released is not None:
+        return _Response(error_code=ErrorCode.REBALANCE_IN_PROGRESS, error_message=not_released)
     begun = yield from ask_group(node, group_id, AlterShareOffsets(group_id, partitions))
     match begun:
         case ShareGroupRefusal(error, message):
@@ -66,6 +69,16 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     assert isinstance(begun, Initialization)
     errors = yield from initialize_states(node, begun, starts)
     return (yield from _response(node, request, errors))
+
+
+def _why_not_released(node: Node, group_id: GroupId, keys: Iterable[tuple[TopicId, int]]) -> str | None:
+    """Return why the starts of paused partitions cannot be set yet; None if they can."""
+    held = [key for key in keys if node.shares.is_being_released(group_id, key)]
+    holders = (node.shares.holder(group_id, key) for key in held)
+    holder = next((one for one in holders if one is not None), None)
+    if holder is not None:
+        return f"Members still have records of paused partitions: {holder}, for example."
+    return _NOT_WRITTEN if held else None
 
 
 def _response(

@@ -52,10 +52,15 @@ class Server:
         topics = [TopicProduceData(name="orders", topic_id=self._topic_id, partition_data=[data])]
         written = self._node.request(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics))
         assert written.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-        config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-        resource = AlterConfigsResource(resource_type=32, resource_name="busy", configs=[config])
-        self._node.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        self.configure("share.auto.offset.reset", "earliest")
         self._join(cluster)
+
+    def configure(self, name: str, value: str) -> None:
+        """Set a setting of the group."""
+        config = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=32, resource_name="busy", configs=[config])
+        answer = self._node.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert answer.responses[0].error_code == ErrorCode.NONE
 
     def _join(self, cluster: Cluster) -> None:
         request = ShareGroupHeartbeatRequest(
@@ -166,6 +171,22 @@ def test_rewind_that_takes_too_long_changes_nothing(server: Server, command: Com
     assert late.exit_code == 1
     assert "the partitions are resumed" in late.stderr
     assert server.fetch((0, 9, [1])) == []
+
+
+def test_rewind_with_dead_letters_that_cannot_be_written_says_what_it_waited_for(
+    server: Server, command: Command
+) -> None:
+    """No member has records; their topic is missing."""
+    server.configure("errors.deadletterqueue.topic.name", "dlq.missing")
+    assert server.fetch() == [(0, 9, 1)]
+    assert server.fetch((0, 9, [3])) == []
+    late = command(
+        *("--rewind", "--group", "busy", "--topic", "orders", "--to-earliest"),
+        *("--execute", "--release-timeout", 1),
+    )
+    assert late.exit_code == 1
+    assert "no member has records of orders-0, but dead letters" in late.stderr
+    assert "the partitions are resumed" in late.stderr
 
 
 def test_rewind_leaves_a_pause_of_somebody_else(server: Server, command: Command) -> None:

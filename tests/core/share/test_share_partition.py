@@ -19,7 +19,12 @@ from tests.core.share.delivering import (
     batches_of,
 )
 
-from headgate.core.share.partition.checks import check_batches
+from headgate.core.share.partition.checks import (
+    BATCHES_A_STEP,
+    TYPES_A_STEP,
+    check_batches,
+    has_renewals,
+)
 from headgate.core.share.partition.loading import InvalidState
 from headgate.core.share.partition.model import (
     AcknowledgementBatch,
@@ -176,6 +181,18 @@ def test_malformed(which: str, may_renew: bool, batches: list[tuple[int, int, li
     """A malformed request is refused before any state is looked at (F6)."""
     given = [AcknowledgementBatch(*one) for one in batches]
     assert drive_request(check_batches(given, may_renew=may_renew)) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("size", [1, TYPES_A_STEP // 3, TYPES_A_STEP, 3 * TYPES_A_STEP])
+def test_types_are_looked_at_some_in_each_step(size: int) -> None:
+    """Also those of many batches, each of which has few enough for one step."""
+    count = 10 * TYPES_A_STEP // size if size > 1 else 3 * BATCHES_A_STEP
+    given = [AcknowledgementBatch(at * size, at * size + size - 1, [ACCEPT] * size) for at in range(count)]
+    enough = max(count * size // TYPES_A_STEP, count // BATCHES_A_STEP) - 1
+    assert sum(1 for _ in check_batches(given, may_renew=True)) >= enough
+    assert sum(1 for _ in has_renewals(given)) >= enough
+    given.append(AcknowledgementBatch(count * size, count * size, [RENEW]))
+    assert drive_request(has_renewals(given)) is True
 
 
 def test_type_for_each_offset() -> None:

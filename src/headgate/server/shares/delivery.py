@@ -18,8 +18,8 @@ from headgate.core.share.fetching import (
     DeliveredRecords,
     ShareFetchWish,
 )
-from headgate.core.share.partition.checks import BATCHES_A_STEP, check_batches
-from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
+from headgate.core.share.partition.checks import check_batches, has_renewals
+from headgate.core.share.partition.model import AcknowledgementBatch
 from headgate.core.share.partition.taking_back import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
 from headgate.core.share.state.state import ShareState
@@ -172,7 +172,7 @@ class ShareDelivery:
             on_done()
 
     def is_being_released(self, group_id: GroupId, key: PartitionKey) -> bool:
-        """Return whether a share-partition is paused, and members still have records of it."""
+        """Return whether a share-partition is paused, and members have records or writes are due."""
         shared = self._groups.get(group_id, {}).get(key)
         return shared is not None and shared.is_paused and not shared.is_released
 
@@ -247,16 +247,16 @@ class ShareDelivery:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.settings_of(group_id).may_renew:
             return ErrorCode.NONE
-        for count, batch in enumerate(batches, 1):
-            if AcknowledgeType.RENEW in batch.types:
-                return ErrorCode.INVALID_RECORD_STATE
-            if not count % BATCHES_A_STEP:
-                yield None
-        return ErrorCode.NONE
+        is_renewing = yield from has_renewals(batches)
+        return ErrorCode.INVALID_RECORD_STATE if is_renewing else ErrorCode.NONE
 
     def close_session(self, session: ShareSession) -> None:
-        """End a session, and release what its member has acquired in any partition of the group."""
-        self._close([session])
+        """End a session, and release what its member has acquired in any partition of the group.
+
+        Do nothing if it has ended meanwhile: the records may be those of the member's next session.
+        """
+        if not session.has_ended:
+            self._close([session])
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""

@@ -9,6 +9,7 @@ from headgate.core.share.partition.model import AcknowledgementBatch, Acknowledg
 from headgate.domain.errors import ErrorCode
 
 TYPES_A_STEP: Final = 10_000
+"""Maximum of types that are looked at in one step, of one batch or of many."""
 BATCHES_A_STEP: Final = 1_000
 
 
@@ -22,6 +23,7 @@ def check_batches(
     """
     end = -1
     greatest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
+    looked_at = 0
     for count, (first, last, types) in enumerate(batches, 1):
         if first > last or first < end:
             return ErrorCode.INVALID_REQUEST
@@ -29,11 +31,32 @@ def check_batches(
             return ErrorCode.INVALID_REQUEST
         for at in range(0, len(types), TYPES_A_STEP):
             some = types[at : at + TYPES_A_STEP]
+            if looked_at + len(some) > TYPES_A_STEP:
+                yield
+                looked_at = 0
+            looked_at += len(some)
             if min(some) < AcknowledgeType.GAP or max(some) > greatest:
                 return ErrorCode.INVALID_REQUEST
-            if at:
-                yield
         if not count % BATCHES_A_STEP:
             yield
+            looked_at = 0
         end = last
     return ErrorCode.NONE
+
+
+def has_renewals(batches: Iterable[AcknowledgementBatch]) -> Generator[None, None, bool]:
+    """Return whether a type of these valid batches is RENEW; in steps."""
+    looked_at = 0
+    for count, (_, _, types) in enumerate(batches, 1):
+        for at in range(0, len(types), TYPES_A_STEP):
+            some = types[at : at + TYPES_A_STEP]
+            if looked_at + len(some) > TYPES_A_STEP:
+                yield
+                looked_at = 0
+            looked_at += len(some)
+            if AcknowledgeType.RENEW in some:
+                return True
+        if not count % BATCHES_A_STEP:
+            yield
+            looked_at = 0
+    return False
