@@ -20,7 +20,7 @@ TRANSACTIONS = 80
 """Fewer per seed than by default, so that more seeds run in the same time."""
 SEEDS = range(1, 10)
 MOST_SEEDS = 30
-"""A fault is detected within this number of seeds."""
+"""Seeds that are tried after the one that is known to detect a fault."""
 
 
 def test_nothing_is_found_in_transactions() -> None:
@@ -75,7 +75,7 @@ FIRST_SEEDS: dict[broken.Break, int] = {
     broken.a_load_believes_the_clock: 3,
     broken.the_last_marker_wins: 5,
     broken.partitions_are_not_verified: 4,
-    broken.former_owners_commit: 25,
+    broken.former_owners_commit: 206,
     broken.a_stopped_server_goes_on_writing: 3,
 }
 """The first seed that detects a fault, where it is a late one."""
