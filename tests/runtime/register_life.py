@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from tests.runtime.memory_log import Broker, MemoryLog
 from tests.runtime.registers import GetAll, registers
+from tests.runtime.watched_log import WatchedLog
 from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.settings import Settings
@@ -38,7 +39,8 @@ class RegisterLife:
             topics = Topics.open(place, DATA_DIR, Settings(), clock.system_time())
             topic = open_topic(kind, topics, clock.system_time())
             self.log = LocalLog(topic.partition(0), self.group_commit)
-        self.runtime = ShardRuntime(kind, self.log, Clock())
+        self.writes = WatchedLog(self.log)
+        self.runtime = ShardRuntime(kind, cast(StateLog, self.writes), Clock())
 
     def submit(self, command: Any) -> asyncio.Future[Any]:
         """Submit a command. Return a future of its reply."""

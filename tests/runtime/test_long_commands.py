@@ -44,19 +44,6 @@ async def begin_long(place: MemoryFileSystem | Broker) -> RegisterLife:
     return life
 
 
-def writes_of(life: RegisterLife) -> list[int]:
-    """Note the bytes of each write from now on."""
-    written: list[int] = []
-    append = life.log.append
-
-    def noted(batches: Sequence[bytearray]) -> int:
-        written.append(sum(map(len, batches)))
-        return append(batches)
-
-    life.log.append = noted  # type: ignore[method-assign]
-    return written
-
-
 async def once(condition: Callable[[], bool]) -> None:
     """Wait, one iteration of the loop after the other, until a condition holds."""
     async with asyncio.timeout(10):
@@ -100,7 +87,7 @@ def test_a_long_command_is_written_in_parts_and_answered_after_the_last_one(kind
         life = await begin_long(new_place(kind))
         if isinstance(life.place, Broker):
             life.place.interleaves = 0.5
-        written = writes_of(life)
+        written = life.writes.written
         all_of_it = life.submit(Put(MANY))
         await once(lambda: len(written) > 2)
         await once(lambda: life.runtime.is_finishing)
@@ -125,7 +112,8 @@ def test_a_crash_between_two_parts_leaves_nothing_of_the_command(kind: str) -> N
     async def scenario() -> None:
         life = await begin_long(new_place(kind))
         assert await life.ask(Put({"key 3": -1})) is NONE
-        written = writes_of(life)
+        written = life.writes.written
+        written.clear()
         unfinished = life.submit(Put(MANY))
         await once(lambda: len(written) > 2)
         life.kill()
@@ -146,7 +134,7 @@ def test_a_checkpoint_begins_between_two_commands() -> None:
 
     async def scenario() -> None:
         life = await begin_long(new_place("local"))
-        written = writes_of(life)
+        written = life.writes.written
         all_of_it = life.submit(Put(MANY))
         await once(lambda: len(written) > 2)
 
@@ -171,7 +159,7 @@ def test_a_stop_writes_all_of_a_command_that_is_encoded_or_written(writes: int) 
 
     async def scenario() -> None:
         life = await begin_long(new_place("local"))
-        written = writes_of(life)
+        written = life.writes.written
         all_of_it = life.submit(Put(MANY))
         await once(lambda: len(written) >= writes and life.runtime.is_finishing)
         assert not all_of_it.done()
@@ -210,16 +198,13 @@ def test_a_failed_write_of_a_part_loses_the_whole_command() -> None:
     async def scenario() -> None:
         life = await begin_long(new_place("local"))
         assert await life.ask(Put({"key 3": -1})) is NONE
-        written = writes_of(life)
+        written = life.writes.written
+        written.clear()
         all_of_it = life.submit(Put(MANY))
         await once(lambda: len(written) > 2)
-
-        def broken(batches: Sequence[bytearray]) -> int:
-            raise RuntimeError("injected")
-
-        works, life.log.append = life.log.append, broken  # type: ignore[method-assign]
+        life.writes.failure = RuntimeError("injected")
         assert await asyncio.wait_for(all_of_it, 10) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        life.log.append = works  # type: ignore[method-assign]
+        life.writes.failure = None
         await once(lambda: life.runtime.is_active)
         assert await life.values() == {"key 3": -1}
         life.kill()

@@ -27,7 +27,7 @@ from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
 from headgate.runtime import shard_reloading
 from headgate.runtime.clock import Clock
-from headgate.server import erasure
+from headgate.server import erasure, request_work
 from headgate.server.node import BrokerNode
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -328,8 +328,12 @@ def test_a_transactional_commit_on_its_way_does_not_reach_the_next_topic_of_the_
     run_node(new_disk(), scenario)
 
 
-def test_a_commit_of_many_topics_on_its_way_does_not_reach_the_next_topic_of_a_name() -> None:
+def test_a_commit_of_many_topics_on_its_way_does_not_reach_the_next_topic_of_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its topics are looked up in steps; meanwhile one of them is deleted."""
+    monkeypatch.setattr(request_work, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(request_work, "FIRST_SLICE_SECONDS", -1.0)
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
         client = Client(node)
@@ -338,6 +342,17 @@ def test_a_commit_of_many_topics_on_its_way_does_not_reach_the_next_topic_of_a_n
         names = [NAME, *(f"u{number}" for number in range(2500))]
         topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name in names]
         asking = await start_asking(client, OffsetCommitRequest(group_id="g", topics=topics), 9)
+        looked_up: list[str] = []
+        by_name = node.topics.by_name
+
+        def noted(name: str) -> Topic | None:
+            looked_up.append(name)
+            return by_name(name)
+
+        node.topics.by_name = noted  # type: ignore[method-assign]
+        while NAME not in looked_up:
+            await asyncio.sleep(0)
+        assert not asking.done()
         await replace(node)
         answer = await asking
         assert {one.partitions[0].error_code for one in answer.topics} == {
