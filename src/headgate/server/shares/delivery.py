@@ -18,8 +18,7 @@ from headgate.core.share.fetching import (
     DeliveredRecords,
     ShareFetchWish,
 )
-from headgate.core.share.partition.checks import check_batches, has_renewals
-from headgate.core.share.partition.model import AcknowledgementBatch
+from headgate.core.share.partition.checks import Checked, check_batches
 from headgate.core.share.partition.taking_back import Rest
 from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
 from headgate.core.share.state.state import ShareState
@@ -228,8 +227,8 @@ class ShareDelivery:
                 on_done({key: errors[key] for key in given})
 
         for key, batches in given.items():
-            error = yield from check_batches(batches, may_renew=is_renewing)
-            error = error or (yield from self._acknowledgement_error(session.group_id, key, batches))
+            checked = yield from check_batches(batches, may_renew=is_renewing)
+            error = checked.error or self._acknowledgement_error(session.group_id, key, checked)
             shared = self._groups.get(session.group_id, {}).get(key)
             if error or shared is None:
                 done(key, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -237,18 +236,15 @@ class ShareDelivery:
                 yield from acknowledge(shared, session.member_id, batches, partial(done, key))
             yield None
 
-    def _acknowledgement_error(
-        self, group_id: GroupId, key: PartitionKey, batches: Sequence[AcknowledgementBatch]
-    ) -> RequestSteps[ErrorCode]:
-        """Return why valid acknowledgements are refused, whatever was acquired; in steps."""
+    def _acknowledgement_error(self, group_id: GroupId, key: PartitionKey, checked: Checked) -> ErrorCode:
+        """Return why valid acknowledgements are refused, whatever was acquired."""
         if self._node.topics.by_id(key[0]) is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if key not in self._groups.get(group_id, {}):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self.settings_of(group_id).may_renew:
-            return ErrorCode.NONE
-        is_renewing = yield from has_renewals(batches)
-        return ErrorCode.INVALID_RECORD_STATE if is_renewing else ErrorCode.NONE
+        if checked.has_renewals and not self.settings_of(group_id).may_renew:
+            return ErrorCode.INVALID_RECORD_STATE
+        return ErrorCode.NONE
 
     def close_session(self, session: ShareSession) -> None:
         """End a session, and release what its member has acquired in any partition of the group.

@@ -278,14 +278,15 @@ class SharedPartition:
         self, member_id: MemberId, batches: Sequence[AcknowledgementBatch], on_done: OnDone
     ) -> None:
         """Acknowledge records; `on_done` gets the result when it is durable."""
-        if self._machine is None:
-            on_done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._machine is None or self.error:
+            on_done(self.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         now = self._node.steady_time()
         start = self._machine.start_offset
         error, change = self._machine.acknowledge(member_id, batches, now)
         if not error:
             self._counts.count_acknowledged(batches, start)
+            self.locks.set(now + self._machine.limits.lock_duration_ms)  # of what was renewed
         if change is None:
             on_done(error)
         else:
