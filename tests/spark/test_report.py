@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,14 @@ from typer.testing import CliRunner
 
 from headgate.broker import Broker, run
 from headgate.cli import app
-from headgate.domain.ids import Millis
+from headgate.domain.ids import GroupId, Millis
+from headgate.fleet.audit import Audited
+from headgate.fleet.facts import GroupFacts
 from headgate.fleet.report import Report, gather, page
 from headgate.fleet.report.charts import Colours, bars, lines, short
 from headgate.fleet.report.gather import SHOWN, largest, members_over_time
 from headgate.fleet.report.series import NOTHING, OTHERS, Series, counted, filled, interval_for, series_of
+from headgate.fleet.rules import Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +141,66 @@ def test_a_page_without_any_group() -> None:
     )
     read = _Page(page(report))
     assert "Nothing remarkable." in read.words and "svg" not in read.tags
+
+
+def page_of(*names: str) -> str:
+    """Return the page on groups with these names that are dead, and have a line and bars in every chart."""
+    facts = GroupFacts(
+        group_id=GroupId(""),
+        group_type="classic",
+        state="Empty",
+        offset_count=1,
+        last_commit_at=Millis(NOW),
+        empty_since=None,
+        first_expiry_at=None,
+        last_expiry_at=None,
+        lag=1,
+    )
+    points = tuple((NOW + number * 1000, number) for number in range(1, 121))
+    charts = tuple(Series(name, points) for name in (*names[:SHOWN], OTHERS))
+    return page(
+        Report(
+            source=names[0],
+            made_at=Millis(NOW),
+            first_at=Millis(NOW),
+            last_at=Millis(NOW),
+            interval_ms=1000,
+            commit_count=1,
+            audited=tuple(Audited(replace(facts, group_id=GroupId(name)), (Finding.DEAD,)) for name in names),
+            commits=charts,
+            lag=charts,
+            rebalances=charts,
+            members=charts,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "</title></svg><script>",
+        "'\"><img src=x>",
+        "&lt;",
+        "a\r\nb",
+        "\0",
+        "\x1b[2J",
+        "\x85",
+        "\u202eb",
+        "\ud800",
+        "\ufffe",
+    ],
+)
+def test_a_page_has_no_tag_and_no_control_character_of_a_name(name: str) -> None:
+    text = page_of(name)
+    assert _Page(text).tags == _Page(page_of("plain")).tags
+    assert text.replace("\n", "").isprintable()
+
+
+def test_a_page_is_not_longer_for_long_names_or_many_groups() -> None:
+    """A name has up to 32,767 bytes, and each bar has the name of its group."""
+    text = page_of(*(f"{number}{'&' * 32_000}{number}" for number in range(5_000)))
+    assert len(text) < 5_000_000
+    assert page_of("x" * 250).count("x" * 250) > 2 * 120
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from headgate.domain.wording import counted
 from headgate.fleet.audit import Audited
 from headgate.fleet.report import charts
 from headgate.fleet.report.gather import Report
-from headgate.fleet.report.series import Series
+from headgate.fleet.report.series import Series, shown
 from headgate.fleet.rules import Finding
 
 MOST_ROWS = 200
@@ -26,7 +26,7 @@ _UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "
 def page(report: Report) -> str:
     """Return the report as HTML."""
     style = files("headgate.fleet.report").joinpath("style.css").read_text(encoding="utf-8")
-    title = f"Consumer groups of {report.source}"
+    title = f"Consumer groups of {shown(report.source)}"
     body = "\n".join(_sections(report))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -107,7 +107,7 @@ def _row(each: Audited) -> str:
     facts = each.facts
     words = "".join(f'<span class="finding {finding}">{finding}</span>' for finding in each.findings)
     cells: Iterable[tuple[str, str]] = (
-        (escape(facts.group_id), "name"),
+        (escape(shown(facts.group_id)), "name"),
         (words, ""),
         (escape(facts.group_type), ""),
         (escape(facts.state), ""),

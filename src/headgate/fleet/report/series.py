@@ -25,10 +25,21 @@ class Series:
     @property
     def label(self) -> str:
         """Return the name for readers."""
-        return "all other groups" if self.name is OTHERS else self.name
+        return "all other groups" if self.name is OTHERS else shown(self.name)
 
 
 NOTHING = Series("", ())
+_LONGEST = 250
+_END = 50
+
+
+def shown(name: str) -> str:
+    """Return a name as the page shows it: without control characters, and not longer than 250 characters.
+
+    Clients choose names: of any length, and with signs that HTML forbids or that turn the text around.
+    """
+    text = name if name.isprintable() else ascii(name)[1:-1]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - _END - 1]}…{text[-_END:]}"
 
 
 def interval_for(first_ms: int, last_ms: int, at_most: int = 120) -> int:
