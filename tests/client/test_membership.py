@@ -280,3 +280,22 @@ def test_a_heartbeat_reports_changes_and_everything_after_a_lost_response() -> N
         [FLIGHTS],
         told.topic_partitions,
     )
+
+
+def test_a_member_whose_group_was_deleted_joins_a_new_one_under_a_new_name() -> None:
+    """The epochs of the new group begin anew: what was sent under an old epoch must find no such member."""
+    state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
+    state.take(state.heartbeat(), answer(3, 0, 1))
+    before = state.member_id
+    state.take(state.heartbeat(), answer(0, error=ErrorCode.GROUP_ID_NOT_FOUND))
+    again = state.heartbeat()
+    assert (state.owned, state.lost) == (frozenset(), 1)
+    assert (again.member_epoch, again.topic_partitions) == (JOIN_EPOCH, [])
+    assert again.member_id == state.member_id != before
+
+
+def test_a_group_of_another_kind_is_an_error_for_a_member_that_joins() -> None:
+    """It gets the same answer as a member of a group that was deleted, and would try forever."""
+    state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
+    with pytest.raises(RequestRefused, match="GROUP_ID_NOT_FOUND"):
+        state.take(state.heartbeat(), answer(0, error=ErrorCode.GROUP_ID_NOT_FOUND))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as Place
@@ -275,3 +276,107 @@ def test_a_stream_that_is_killed_in_a_rewind_makes_it_once(start: Start, admin: 
     assert places(third.trigger(), 0) == [7, 8, 9]
     assert third.trigger() == []
     assert committed(admin, topic) == [10, 10]
+
+
+def delete_group(engine: Engine, admin: Admin, group: str) -> None:
+    """Remove the stream's member and delete its group, before a heartbeat of the stream joins again."""
+    member = member_of(engine)
+    with member._changed:
+        remove_member(admin.cluster, GroupId(group), member.member_id, member.settings.instance_id)
+        admin.delete_groups([group])
+
+
+@pytest.mark.parametrize("notices", ["commit", "heartbeat"])
+def test_a_stream_whose_group_is_deleted_makes_it_again(
+    start: Start, admin: Admin, broker: headgate.Broker, topic: str, notices: str
+) -> None:
+    """It reads on from its own offsets, commits them, and a rewind still has a higher epoch."""
+    checkpoint = Checkpoint()
+    engine = start(checkpoint)
+    for first in (8, 9):  # epochs beyond those with which a new group begins
+        until(engine, lambda rows: not rows)
+        admin.rewind(topic, {TopicPartition(TopicName(topic), 0): first}, reason="test")
+        until(engine, bool)
+    produce(broker, topic, 0, 2)
+    lost = member_of(engine).view().lost
+    delete_group(engine, admin, topic)
+    while notices == "heartbeat" and member_of(engine).view().lost == lost:
+        time.sleep(0.001)
+    assert [row[:2] for row in until(engine, bool)] == [(0, 10), (0, 11)]
+    until(engine, lambda rows: not rows)
+    assert committed(admin, topic) == [12, 10]
+    before = max(row[2] for row in checkpoint.rows)
+    admin.rewind(topic, {TopicPartition(TopicName(topic), 0): 10}, reason="test")
+    again = until(engine, bool)
+    assert places(again, 0) == [10, 11]
+    assert min(row[2] for row in again) > before > member_of(engine).view().epoch
+
+
+def test_a_commit_of_before_its_group_was_deleted_never_overwrites_a_reset(
+    start: Start, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the new group gave the stream an epoch that it had in the old one."""
+    engine = start(Checkpoint())
+    engine.trigger()
+    where = TopicPartition(TopicName(topic), 0)
+    commit = Membership.commit
+    epochs: list[int] = []
+
+    def late(self: Membership, offsets: Any, *more: Any) -> None:
+        if not epochs:
+            old = self.view()
+            delete_group(engine, admin, topic)
+            admin.alter_offsets(topic, {where: 3})
+            while self.view().lost == old.lost or not self.view().assigned:
+                time.sleep(0.02)
+            epochs.extend((old.epoch, self.view().epoch))
+        commit(self, offsets, *more)
+
+    monkeypatch.setattr(Membership, "commit", late)
+    assert places(until(engine, bool), 0) == [3, 4, 5, 6, 7, 8, 9]
+    assert epochs[0] == epochs[1]
+    assert committed(admin, topic)[0] == 3
+
+
+def test_a_partition_that_is_paused_at_the_first_start_starts_where_the_others_do(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """Records that come while it is paused are read, also by a later run; those from before are not."""
+    paused = TopicPartition(TopicName(topic), 0)
+    settings = MemberSettings(group_id=GroupId(topic), topics=(TopicName(topic),))
+    with Membership(broker.bootstrap_servers, settings):
+        admin.pause_partitions(topic, [paused], reason="test")
+    checkpoint = Checkpoint()
+    first = start(checkpoint, startingOffsets="latest")
+    assert first.trigger() == []
+    produce(broker, topic, 0, 2)
+    produce(broker, topic, 1, 1)
+    assert [row[:2] for row in until(first, bool)] == [(1, 10)]
+    first.stop()
+    admin.resume_partitions(topic, [paused])
+    assert [row[:2] for row in until(start(checkpoint), bool)] == [(0, 10), (0, 11)]
+
+
+def test_a_deleted_topic_is_told_once(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And not again at each change of the assignment; a second deletion of the same name is told again."""
+    other = f"{topic}_other"
+    create(broker, other)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    engine = start(Checkpoint(), subscribe=f"{topic},{other}", failOnDataLoss="false")
+    told = f"topic {other} was deleted; what is missing is skipped\n"
+    for count in (1, 2):
+        produce(broker, other, 0, 1)
+        until(engine, lambda rows: bool(rows) and not engine.trigger())
+        client.delete_topics([other])[other].result(10)
+        while {where.topic for where in member_of(engine).view().assigned} != {topic}:
+            engine.trigger()
+        for _ in range(2):
+            engine.trigger()
+            fence(engine, admin, topic)
+            while not member_of(engine).view().assigned:
+                time.sleep(0.01)
+            engine.trigger()
+        assert capfd.readouterr().err.count(told) == 1, count
+        create(broker, other)

@@ -38,7 +38,8 @@ LEAVE_EPOCH: Final = -1
 LEAVE_FOR_NOW_EPOCH: Final = -2
 """Sent by a static member that leaves temporarily: it keeps its partitions until its session times out."""
 
-_REJOIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_ABSENT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
+"""The coordinator does not have the member any more, or not even its group."""
 
 Partitions = frozenset[tuple[TopicId, int]]
 NO_PARTITIONS: Final[Partitions] = frozenset()
@@ -110,8 +111,14 @@ class MemberState:
 
     def take(self, sent: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse) -> None:
         """Take the response to `sent`. Raises `RequestRefused` for errors that rejoining does not resolve."""
-        if answer.error_code in _REJOIN:
+        if answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
             self._lose()
+            return
+        # The answer to a member that joins is GROUP_ID_NOT_FOUND if the group is of another kind.
+        if answer.error_code in _ABSENT and sent.member_epoch != JOIN_EPOCH:
+            self._lose()
+            # The epochs of a new group begin anew: a commit under an old one must find no such member.
+            self.member_id = new_member_id()
             return
         check(f"group {self.settings.group_id}", answer.error_code, answer.error_message)
         self.epoch = answer.member_epoch
@@ -130,7 +137,7 @@ class MemberState:
         self.owned -= partitions - self.assigned
 
     def _lose(self) -> None:
-        """Drop all partitions, because the member was fenced, and rejoin with the same member id."""
+        """Drop all partitions, because the member was fenced, and join again with the next heartbeat."""
         self.epoch = JOIN_EPOCH
         self.assigned = self.owned = NO_PARTITIONS
         self._reported = None
@@ -141,6 +148,7 @@ class MemberState:
 class MemberView:
     """A member at one moment."""
 
+    member_id: MemberId
     epoch: int
     assigned: frozenset[TopicPartition]
     revoked: frozenset[TopicPartition]
@@ -188,7 +196,7 @@ class Membership:
 
     @property
     def member_id(self) -> MemberId:
-        """The member id."""
+        """The member id. It changes if the coordinator does not have the member any more."""
         return self._state.member_id
 
     def join(self) -> None:
@@ -213,6 +221,7 @@ class Membership:
             self._check()
             state = self._state
             return MemberView(
+                state.member_id,
                 state.epoch,
                 self._named(state.assigned),
                 self._named(state.owned - state.assigned),
@@ -263,21 +272,21 @@ class Membership:
     def commit(
         self,
         offsets: Mapping[TopicPartition, int | CommittedOffset],
-        epoch: int | None = None,
+        view: MemberView | None = None,
         topic_ids: Mapping[TopicName, TopicId] | None = None,
     ) -> None:
-        """Commit offsets of partitions that the member owns, under its current epoch or an earlier one.
+        """Commit offsets of partitions that the member owns, under its current epoch or that of a view.
 
         With `topic_ids` of all topics, offsets of a deleted topic are refused (UNKNOWN_TOPIC_ID), even if
         another topic has its name.
 
-        Raises `PartlyRefused` or `RequestRefused`. STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID mean that the
-        partitions were taken from the member since that epoch.
+        Raises `PartlyRefused` or `RequestRefused`. STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID and
+        GROUP_ID_NOT_FOUND mean that the partitions were taken from the member since that epoch.
         """
         with self._changed:
             self._check()
-            at = self._state.epoch if epoch is None else epoch
-            committer = Committer(self.member_id, at, self.settings.instance_id)
+            at = self._state if view is None else view
+            committer = Committer(at.member_id, at.epoch, self.settings.instance_id)
         group_id = self.settings.group_id
         commit_offsets(self._commits, group_id, offsets, topic_ids=topic_ids, committer=committer)
 
@@ -417,7 +426,7 @@ def remove_member(
     Raises `RequestRefused`; not if the member is no longer there.
     """
     answer = cluster.ask_coordinator(group_id, _leave_message(group_id, member_id, instance_id, LEAVE_EPOCH))
-    if answer.error_code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+    if answer.error_code not in (*_ABSENT, ErrorCode.FENCED_INSTANCE_ID):
         check(f"removal of member {member_id} of group {group_id}", answer.error_code, answer.error_message)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headgate.client.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster
-from headgate.client.errors import PartlyRefused, RequestRefused
+from headgate.client.errors import OffsetsMoved, PartlyRefused, RequestRefused
 from headgate.client.membership import Membership, MemberView
-from headgate.client.offsets import CommittedOffset, fetch_offsets
+from headgate.client.offsets import CommittedOffset, commit_offsets, fetch_offsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.spark.broker import connect, isolation_level
@@ -37,6 +37,7 @@ _TAKEN_AWAY = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
 """Refusals of a commit after which the assignment is read again."""
@@ -59,6 +60,8 @@ class StreamGroup:
         """What this process committed, or found committed, last."""
         self._seen: tuple[object, ...] | None = None
         """The membership for which the group's offsets were fetched."""
+        self._gone: set[TopicName] = set()
+        """Topics of which is told that they were deleted."""
         self._initial: StreamOffsets | None = None
         """Where a new checkpoint starts, as far as it was known before the stream joined."""
 
@@ -92,8 +95,21 @@ class StreamGroup:
             }
             member.commit(new)
             committed |= new
+            committed |= self._start_paused([where for where in partitions if where not in committed])
         self._initial = StreamOffsets(stream_id, {}, _positions_at(committed))
         return self._initial
+
+    def _start_paused(self, missing: Sequence[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Commit where paused partitions start. They have no owner: it is the commit of an administrator."""
+        found = self._starts(sorted(paused(self.cluster, self.options.group_id).intersection(missing)))
+        new = {where: CommittedOffset(offset) for where, offset in found.items()}
+        if not new:
+            return new
+        try:
+            commit_offsets(self.cluster, self.options.group_id, new, dict.fromkeys(new))
+        except OffsetsMoved:  # another administrator was there first
+            return fetch_offsets(self.cluster, self.options.group_id, new)
+        return new
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the end of every partition; of committed records, the first open transaction."""
@@ -244,7 +260,7 @@ class StreamGroup:
             self._lose(f"{min(step.lost).topic} was deleted and created again")
         if step.commits:
             try:
-                member.commit(step.commits, view.epoch, {**start.topic_ids, **view.topic_ids})
+                member.commit(step.commits, view, {**start.topic_ids, **view.topic_ids})
             except PartlyRefused as refused:
                 if not _errors(refused) <= _GONE:
                     raise
@@ -285,8 +301,10 @@ class StreamGroup:
     def _check_topics(self, start: StreamOffsets, view: MemberView) -> None:
         """Report topics of the stream that were deleted."""
         absent = {where.topic for where in start.positions} - view.topic_ids.keys()
-        for name in sorted(absent - topics_that_exist(self.cluster, tuple(absent)).keys() if absent else ()):
+        gone = absent - topics_that_exist(self.cluster, tuple(absent)).keys() if absent else set()
+        for name in sorted(gone - self._gone):
             self._lose(f"topic {name} was deleted")
+        self._gone = gone
 
     def _starts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offsets of `startingOffsets`. One outside of the log would be committed for ever."""
