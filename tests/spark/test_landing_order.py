@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.spark.landing.ordering import by_date, sorted_rows
+from headgate.spark.landing.sampling import with_ends
 
 DAY_US = 86_400_000_000
 SCHEMA = pa.schema(
@@ -53,6 +54,42 @@ def test_the_order_is_that_of_arrow(seed: int, widest: int, in_log_order: bool) 
     assert found.select(keys).equals(expected.select(keys))
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, rows.to_pylist()))
     assert sorted_rows(rows.slice(0, 0), ORDER).num_rows == 0
+
+
+@pytest.mark.parametrize("late", ["a group", "an offset", "nothing"])
+def test_rows_that_are_sorted_at_first_are_sorted_to_the_end(late: str) -> None:
+    """A row that is too late behind two thousand others is moved, by its text or by its number."""
+    cells = [(f"g{number // 3:04d}", number) for number in range(2000)]
+    cells += {"a group": [("a", 7)], "an offset": [("g0666", 1)], "nothing": []}[late]
+    rows = pa.table([pa.array(each) for each in zip(*cells, strict=True)], ["group_id", "log_offset"])
+    found = sorted_rows(rows, ("group_id", "log_offset"))
+    assert list(zip(*found.to_pydict().values(), strict=True)) == sorted(cells)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_offsets_get_the_ends_that_a_join_would_give_them(seed: int) -> None:
+    """In the order of the offsets; a partition without an end, of a deleted topic for example, gets null."""
+    chance = random.Random(seed)
+    places = [(topic, partition) for topic in ("a", "b", "\u00e9", "z") for partition in range(5)]
+    known = chance.sample(places, 12 if seed else 0)
+    ends = pa.table(
+        [
+            pa.array([topic for topic, _ in known], pa.string()),
+            pa.array([f"id of {topic}" for topic, _ in known], pa.string()),
+            pa.array([partition for _, partition in known], pa.int32()),
+            pa.array([chance.randrange(1000) for _ in known], pa.int64()),
+        ],
+        ["topic", "topic_id", "partition", "end_offset"],
+    )
+    committed = [(f"g{number}", *place) for number in range(9) for place in chance.sample(places, 6)]
+    offsets = pa.table(
+        [pa.array(each) for each in zip(*committed, strict=True)], ["group_id", "topic", "partition"]
+    ).cast(pa.schema({"group_id": pa.string(), "topic": pa.string(), "partition": pa.int32()}))
+    found = with_ends(offsets, ends)
+    joined = offsets.join(ends, ["topic", "partition"])
+    order = [(name, "ascending") for name in offsets.column_names]
+    assert found.select(offsets.column_names).equals(offsets)
+    assert found.sort_by(order).equals(joined.select(found.column_names).sort_by(order))
 
 
 def test_columns_are_ordered_whether_or_not_their_ends_and_middle_differ() -> None:

@@ -58,7 +58,7 @@ def nothing_at(end: int) -> Offsets:
 def advance(before: Offsets, commits: pa.Table, events: pa.Table, end: int) -> Offsets:
     """Return the state at `end`.
 
-    `commits` has the rows of `offset_commits` from `before.end` to `end`, in log order; `events` the rows of
+    `commits` has the rows of `offset_commits` from `before.end` to `end`, in any order; `events` the rows of
     `group_events`, of which only the markers count, with `MARKER_COLUMNS`.
     """
     markers = markers_of(events)

@@ -8,15 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.log.batch_scan import Ints
+from headgate.log.batch_scan import Bits, Ints
 from headgate.spark.landing import tables
 
 _MOST = 1 << 62
 _DAY_US = 86_400_000_000
+_SAMPLE = 1000
+"""So many rows tell mostly that a table is not sorted."""
 
 
 def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the rows sorted by these columns, ascending, nulls last."""
+    if _is_sorted(rows.slice(0, _SAMPLE), columns) and _is_sorted(rows, columns):
+        return rows
     number = _order_numbers(rows, columns)
     if number is None:
         return rows.sort_by([(column, "ascending") for column in columns])
@@ -63,6 +67,22 @@ def _order_numbers(rows: pa.Table, columns: Sequence[str]) -> Ints | None:
             return None
         number = number * count + part
     return number
+
+
+def _is_sorted(rows: pa.Table, columns: Sequence[str]) -> bool:
+    """Return whether the rows are sorted by these columns. False if that is not seen by one pass."""
+    decided: Bits = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
+    for name in columns:
+        column = rows[name].combine_chunks()
+        if column.null_count:
+            return False
+        before, after = column[:-1], column[1:]
+        if not (decided | np.asarray(pc.less_equal(before, after))).all():
+            return False
+        decided |= np.asarray(pc.less(before, after))
+        if decided.all():
+            break
+    return True
 
 
 def _is_constant(column: pa.ChunkedArray) -> bool:

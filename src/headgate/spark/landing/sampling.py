@@ -6,11 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.log.batch_scan import Ints
 from headgate.spark.landing import tables
 from headgate.spark.landing.checking import check_sample
+from headgate.spark.landing.current import key_numbers
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import EndOffset, end_offsets
 from headgate.spark.landing.progress import Progress, save_progress
@@ -71,12 +74,24 @@ def _lags(
         offsets = landed_offsets(target, partition)
         if not offsets.rows.num_rows:
             continue
-        found = offsets.rows.join(ends.drop_columns(["at"]), ["topic", "partition"]).sort_by(
-            [(column, "ascending") for column in ("group_id", "topic", "partition")]
-        )
+        found = with_ends(offsets.rows, ends)
         count = found.num_rows
         found = found.append_column("at", pa.chunked_array([pa.repeat(at, count)]))
         found = found.append_column("lag", pc.subtract(found["end_offset"], found["committed_offset"]))
         where = pa.repeat(pa.scalar(partition, pa.int32()), count)
         rows[tables.LAG] += count
         yield found.append_column("log_partition", where).select(LAG_SCHEMA.names).cast(LAG_SCHEMA)
+
+
+def with_ends(offsets: pa.Table, ends: pa.Table) -> pa.Table:
+    """Add the columns of `ends` to the offsets, in their order: a join would have to be sorted again."""
+    key = ("topic", "partition")
+    both = pa.concat_tables([ends.select(key), offsets.select(key)])
+    number, count = key_numbers(both, key), ends.num_rows
+    row_of: Ints = np.full(int(number.max(initial=-1)) + 1, -1, np.int64)
+    row_of[number[:count]] = np.arange(count)
+    row = row_of[number[count:]]
+    found = ends.take(pa.array(row, mask=row < 0))
+    for name in ("topic_id", "end_offset"):
+        offsets = offsets.append_column(name, found[name])
+    return offsets

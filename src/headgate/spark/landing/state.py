@@ -13,9 +13,10 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from headgate.spark.landing import tables
-from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, Offsets
+from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, KEY, Offsets
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.groups import Groups
+from headgate.spark.landing.ordering import sorted_rows
 from headgate.spark.landing.progress import LandingRefused
 
 END_KEY = b"headgate.end"
@@ -72,15 +73,14 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
     """Replace a file of committed offsets, sorted by key. Raises OSError."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, COMMITS_SCHEMA) as stream:
-        stream.write_table(offsets.pending)
+        stream.write_table(sorted_rows(offsets.pending, ("log_offset",)))
     metadata = {
         END_KEY: str(offsets.end).encode(),
         LAST_TIME_KEY: str(offsets.last_time).encode(),
         _PENDING_KEY: b64encode(sink.getvalue().to_pybytes()),
     }
     metadata[_CHECKSUM_KEY] = _checksum(metadata)
-    order = [(column, "ascending") for column in ("group_id", "topic", "partition")]
-    target.write_table(name, offsets.rows.sort_by(order).replace_schema_metadata(metadata))
+    target.write_table(name, sorted_rows(offsets.rows, KEY).replace_schema_metadata(metadata))
 
 
 def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:

@@ -140,7 +140,10 @@ def land_range(task: LandingTask) -> Done | Smaller:
     rows, views = {}, read.rows
     for table in tables.VIEWS:
         if table in task.tables:
-            rows[table] = _write(task, table, views[table], has_gap=has_gap)
+            ordered = sorted_rows(views[table], tables.ORDER[table])
+            rows[table] = _write(task, table, ordered, has_gap=has_gap)
+            if table == tables.OFFSET_COMMITS:
+                views[table] = ordered  # the offsets are saved in this order, too
     # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
     is_anew = has_gap and not task.is_first
     before = current.NO_TIME
@@ -213,13 +216,14 @@ def _views_of(task: LandingTask) -> list[str]:
 
 
 def _write(task: LandingTask, table: str, rows: pa.Table, *, has_gap: bool = False) -> int:
+    """Write sorted rows to a file for each date."""
     target = Folder(task.target)
     for date, of_date in by_date(rows, tables.TIME[table]):
         name = tables.range_file(table, task.where.partition, date, task.start, task.end)
         # An attempt before this one may have read records that were removed from the log since.
         if has_gap and target.has(name) and target.row_count(name) > of_date.num_rows:
             continue
-        target.write_table(name, with_size(sorted_rows(of_date, tables.ORDER[table])))
+        target.write_table(name, with_size(of_date))
     return int(rows.num_rows)
 
 
@@ -316,7 +320,7 @@ def _advance_groups(
         if table in task.tables:
             found = pa.concat_tables(parts)
             new = found.filter(pc.greater_equal(found["log_offset"], task.start))
-            written[table] = _write(task, table, new)
+            written[table] = _write(task, table, sorted_rows(new, tables.ORDER[table]))
     if tables.ASSIGNMENTS in task.tables:
         name = tables.current_file(tables.ASSIGNMENTS, task.where.partition)
         target.write_table(name, groups.assignments_of(state))
