@@ -19,7 +19,7 @@ _SAMPLE = 1000
 
 def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the rows sorted by these columns, ascending, nulls last."""
-    if _is_sorted(rows.slice(0, _SAMPLE), columns) and _is_sorted(rows, columns):
+    if is_sorted(rows.slice(0, _SAMPLE), columns) and is_sorted(rows, columns):
         return rows
     number = _order_numbers(rows, columns)
     if number is None:
@@ -69,7 +69,7 @@ def _order_numbers(rows: pa.Table, columns: Sequence[str]) -> Ints | None:
     return number
 
 
-def _is_sorted(rows: pa.Table, columns: Sequence[str]) -> bool:
+def is_sorted(rows: pa.Table, columns: Sequence[str]) -> bool:
     """Return whether the rows are sorted by these columns. False if that is not seen by one pass."""
     decided: Bits = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
     for name in columns:

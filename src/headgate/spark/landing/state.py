@@ -16,7 +16,7 @@ from headgate.spark.landing import tables
 from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, KEY, Offsets
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.groups import Groups
-from headgate.spark.landing.ordering import sorted_rows
+from headgate.spark.landing.ordering import is_sorted, sorted_rows
 from headgate.spark.landing.progress import LandingRefused
 
 END_KEY = b"headgate.end"
@@ -80,7 +80,10 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
         _PENDING_KEY: b64encode(sink.getvalue().to_pybytes()),
     }
     metadata[_CHECKSUM_KEY] = _checksum(metadata)
-    target.write_table(name, sorted_rows(offsets.rows, KEY).replace_schema_metadata(metadata))
+    rows = offsets.rows
+    if not is_sorted(rows, KEY):  # mostly sorted, and a few new ones: Arrow's sort is quick then
+        rows = rows.sort_by([(column, "ascending") for column in KEY])
+    target.write_table(name, rows.replace_schema_metadata(metadata))
 
 
 def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:
