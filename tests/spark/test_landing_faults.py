@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
 import resource
 import shutil
 from collections import Counter
@@ -198,6 +200,33 @@ def test_a_flipped_bit_in_what_a_landing_continues_from_is_refused(
             pass
     content = whole.rindex(b",", 0, whole.rindex(b'"crc32c"'))
     assert [at for at in taken if at < content] == []
+
+
+@pytest.mark.parametrize("by_hand", [b"\n", b" \n\n", b',"note":1}', None])
+def test_a_progress_that_an_editor_saved_is_refused_if_it_was_changed(
+    broker: Broker, tmp_path: Path, by_hand: bytes | None
+) -> None:
+    """Editors add a line end, and programs write members in their own order."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    file = target / NAME
+    changed = re.sub(rb'"end": (\d+)', rb'"end": 1\1', file.read_bytes(), count=1)
+    if by_hand is None:
+        changed = json.dumps(dict(sorted(json.loads(changed).items()))).encode()
+    else:
+        changed = changed.removesuffix(b"}" if b"note" in by_hand else b"") + by_hand
+    file.write_bytes(changed)
+    with pytest.raises(LandingRefused, match=r"progress\.json is damaged .*checksum"):
+        land(str(broker.directory), str(target))
+
+
+def test_a_line_end_behind_the_progress_is_no_damage(broker: Broker, tmp_path: Path) -> None:
+    """An editor that saved it unchanged added it."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    with (target / NAME).open("ab") as file:
+        file.write(b"\n")
+    land(str(broker.directory), str(target))
 
 
 def test_a_flipped_bit_in_committed_offsets_is_never_passed_on(broker: Broker, tmp_path: Path) -> None:

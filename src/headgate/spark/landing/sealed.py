@@ -14,7 +14,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-_SEAL = re.compile(rb',\s+"crc32c": (\d+)\s*\}\Z')
+_SEAL = re.compile(rb',\s+"crc32c": (\d+)\s*\}\s*\Z')
 
 
 def sealed(content: dict[str, Any], indent: int | None = None) -> bytes:
@@ -33,5 +33,6 @@ def unsealed(data: bytes) -> dict[str, Any]:
     content: Any = json.loads(data)
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
-    content.pop("crc32c", None)
+    if content.pop("crc32c", None) is not None and found is None:
+        raise ValueError("the checksum is not at the end")
     return content
