@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
@@ -103,57 +104,68 @@ class _Fetch:
         self._answer_if_complete()
 
     def _answer_if_complete(self) -> None:
-        if self._errors is not None and self._delivered is not None:
-            response = self._response(self._errors, self._delivered)
-            answer_with(self._call, response, sum(len(one.partitions) for one in response.responses))
-
-    def _response(
-        self, errors: AcknowledgeErrors, delivered: Sequence[DeliveredRecords]
-    ) -> ShareFetchResponse:
-        found = {one.key: one for one in delivered}
-        keys = list(dict.fromkeys([*found, *errors, *self._always_answered()]))
-        return ShareFetchResponse(
-            acquisition_lock_timeout_ms=self._node.shares.lock_duration_ms(self._session.group_id),
-            responses=[
-                ShareFetchableTopicResponse(
-                    topic_id=topic_id,
-                    partitions=[
-                        self._partition_data(topic_id, index, errors, found.get((topic_id, index)))
-                        for index in indexes
-                    ],
-                )
-                for topic_id, indexes in by_topic(keys).items()
-            ],
-        )
+        errors, delivered = self._errors, self._delivered
+        if errors is None or delivered is None:
+            return
+        node = self._node
+        keys = list(dict.fromkeys([*(one.key for one in delivered), *errors, *self._always_answered()]))
+        lock_ms = node.shares.lock_duration_ms(self._session.group_id)
+        leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=node.topics.leader_epoch)
+        answer_with(self._call, partial(_response, keys, errors, delivered, lock_ms, leader), len(keys))
 
     def _always_answered(self) -> Sequence[PartitionKey]:
         """Return the partitions that the response has in any case: all of a new session."""
         is_new = self._request.share_session_epoch == INITIAL_EPOCH and not self._request.is_renew_ack
         return tuple(self._session.partitions) if is_new else ()
 
-    def _partition_data(
-        self, topic_id: TopicId, index: int, errors: AcknowledgeErrors, found: DeliveredRecords | None
-    ) -> PartitionData:
-        error = errors.get((topic_id, index), ErrorCode.NONE)
-        data = PartitionData(
-            partition_index=index,
-            acknowledge_error_code=error,
-            acknowledge_error_message=acknowledge_message(error),
-            records=b"",
-        )
-        if found is not None:
-            data.error_code = found.error
-            if found.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                node = self._node
-                data.current_leader = LeaderIdAndEpoch(
-                    leader_id=node.node_id, leader_epoch=node.topics.leader_epoch
-                )
-            data.records = found.records
-            data.acquired_records = [
-                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
-                for first, last, count in found.acquired
-            ]
-        return data
+
+def _response(
+    keys: Sequence[PartitionKey],
+    errors: AcknowledgeErrors,
+    delivered: Sequence[DeliveredRecords],
+    lock_ms: int,
+    leader: LeaderIdAndEpoch,
+) -> ShareFetchResponse:
+    found = {one.key: one for one in delivered}
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=[
+            ShareFetchableTopicResponse(
+                topic_id=topic_id,
+                partitions=[
+                    _partition_data(
+                        index,
+                        errors.get((topic_id, index), ErrorCode.NONE),
+                        found.get((topic_id, index)),
+                        leader,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic_id, indexes in by_topic(keys).items()
+        ],
+    )
+
+
+def _partition_data(
+    index: int, error: ErrorCode, found: DeliveredRecords | None, leader: LeaderIdAndEpoch
+) -> PartitionData:
+    data = PartitionData(
+        partition_index=index,
+        acknowledge_error_code=error,
+        acknowledge_error_message=acknowledge_message(error),
+        records=b"",
+    )
+    if found is not None:
+        data.error_code = found.error
+        if found.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            data.current_leader = leader
+        data.records = found.records
+        data.acquired_records = [
+            AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in found.acquired
+        ]
+    return data
 
 
 def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:

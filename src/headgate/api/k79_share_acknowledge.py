@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headgate.api.contract import Call, Node
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
@@ -21,7 +23,6 @@ from headgate.api.share_requests import (
 )
 from headgate.core.share.fetching import AcknowledgeErrors
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
 from headgate.wire.messages.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeRequest,
@@ -40,15 +41,16 @@ def handle(node: Node, call: Call, request: ShareAcknowledgeRequest) -> ShareAck
         return ShareAcknowledgeResponse(error_code=session)
 
     def answer(errors: AcknowledgeErrors) -> None:
-        answer_with(call, _response(node, session.group_id, errors), len(errors))
+        lock_ms = node.shares.lock_duration_ms(session.group_id)
+        answer_with(call, partial(_response, errors, lock_ms), len(errors))
 
     call.in_steps(acknowledged(node, request, session, call.guard(answer)), lambda nothing: None)
     return None
 
 
-def _response(node: Node, group_id: GroupId, errors: AcknowledgeErrors) -> ShareAcknowledgeResponse:
+def _response(errors: AcknowledgeErrors, lock_ms: int) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=node.shares.lock_duration_ms(group_id),
+        acquisition_lock_timeout_ms=lock_ms,
         responses=[
             ShareAcknowledgeTopicResponse(
                 topic_id=topic_id,

@@ -20,7 +20,7 @@ _LONGEST_MEMBER_ID: Final = 36
 _NOT_ACQUIRED: Final = "The member has not acquired all of these records, or not any more."
 _BATCHES_A_STEP: Final = 1_000
 _MANY: Final = 100
-"""A response with more partitions takes some milliseconds to encode."""
+"""A response with more partitions takes some milliseconds to make and to encode."""
 
 
 def acknowledge_message(error: ErrorCode) -> str | None:
@@ -52,14 +52,16 @@ def has_acknowledgements(topics: Sequence[Any]) -> bool:
 def acknowledgements_of(topics: Sequence[Any]) -> RequestSteps[Acknowledgements]:
     """Return the acknowledgements of a request, by partition; none for a partition without batches."""
     given: dict[PartitionKey, list[AcknowledgementBatch]] = {}
+    count = 0
     for topic in topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 batches = given.setdefault((TopicId(topic.topic_id), partition.partition_index), [])
-                for count, one in enumerate(partition.acknowledgement_batches, 1):
+                for one in partition.acknowledgement_batches:
                     batches.append(
                         AcknowledgementBatch(one.first_offset, one.last_offset, one.acknowledge_types)
                     )
+                    count += 1
                     if not count % _BATCHES_A_STEP:
                         yield None
     return given
@@ -78,12 +80,12 @@ def acknowledged(
         node.shares.close_session(session)
 
 
-def answer_with(call: Call, response: Message, partition_count: int) -> None:
-    """Answer; a response with many partitions is encoded in another thread."""
+def answer_with(call: Call, make: Callable[[], Message], partition_count: int) -> None:
+    """Answer with what `make` returns; a response with many partitions is made and encoded in a thread."""
     if partition_count > _MANY:
-        call.answer_aside(lambda: response)
+        call.answer_aside(make)
     else:
-        call.answer(response)
+        call.answer(make())
 
 
 def session_request(call: Call, request: Any, **fields: Any) -> SessionRequest:
