@@ -76,10 +76,12 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
 
     say(step="listing the rebalances")
     changes = _table(events.transform(rebalances()), ["log_offset"])
-    owners = _table(
+    assigned = _table(
         events.where(F.col("event") == "assigned")
-        .select("log_offset", F.explode("members").alias("member"))
-        .select("log_offset", "member.client_id", F.explode("member.assigned.partition").alias("partition")),
+        .select("log_offset", F.col("log_timestamp").alias("at"), F.explode("members").alias("member"))
+        .select(
+            "log_offset", "at", "member.client_id", F.explode("member.assigned.partition").alias("partition")
+        ),
         ["log_offset"],
     )
 
@@ -88,7 +90,7 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
         lag=lag,
         commits=per_second,
         rebalances=changes,
-        owners=dict(zip(owners["partition"], owners["client_id"], strict=True)),
+        owners=owners_at(crash.at, assigned),
         crash=crash,
     )
     draw(facts, directory / "lag.png")
@@ -105,6 +107,15 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
         "commits_per_minute": _rows(per_minute),
         "rebalances": _rows(changes),
     }
+
+
+def owners_at(at: pd.Timestamp, assigned: pd.DataFrame) -> dict[int, str]:
+    """Return who owned each partition at that time; `assigned` has a row for each, in every assignment.
+
+    At the end of the demo the members leave one after the other, and the last may get all partitions.
+    """
+    earlier = assigned[assigned["at"] < at]
+    return dict(zip(earlier["partition"], earlier["client_id"], strict=True))
 
 
 def _table(frame: DataFrame, order: list[str]) -> pd.DataFrame:
