@@ -11,8 +11,9 @@ from tests.server.share_members import FASTER, Member, Scene, play, until
 
 from headgate.core.share.state.commands import InitializeState, ShareKey
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicId
+from headgate.domain.ids import GroupId, MemberId, TopicId
 from headgate.server import backlog
+from headgate.server.shares.partition import SharedPartition
 from headgate.topics.topics import NewTopic
 
 ACCEPT, RELEASE = 1, 2
@@ -136,5 +137,33 @@ def test_a_lost_connection_of_many_members_releases_the_records_of_some_at_a_tim
         await seen_until_idle(scene)
         other = scene.member("other")
         assert len((await other.fetch(0))[0].values) == MEMBERS
+
+    play(story)
+
+
+@pytest.mark.interpreted
+def test_a_lost_connection_asks_only_the_share_partitions_of_which_its_members_have_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be thousands of both. A session may have replaced the one that acquired them."""
+    asked: list[int] = []
+    forget = SharedPartition.forget_member
+
+    def noted(shared: SharedPartition, member_id: MemberId) -> Any:
+        asked.append(shared.key.partition)
+        return forget(shared, member_id)
+
+    monkeypatch.setattr(SharedPartition, "forget_member", noted)
+
+    async def story(scene: Scene) -> None:
+        fill(scene)
+        await fetch_wide(scene)
+        member = scene.member("lost")
+        assert len((await member.fetch(0))[0].values) == RECORDS
+        again = scene.member("lost")
+        assert await again.fetch(epoch=0, topic_id=WIDE) == {}
+        again.disconnect()
+        assert asked == [0]
+        assert len((await scene.member("other").fetch(0, wait_ms=600_000))[0].values) == RECORDS
 
     play(story)

@@ -52,6 +52,17 @@ def test_first_request_cannot_acknowledge() -> None:
     assert sessions.of_connection("other") == [second]
 
 
+def test_a_session_in_the_place_of_another_one_knows_where_records_were_acquired() -> None:
+    """Its member still has them; after an end that was asked for it has none."""
+    sessions = ShareSessions(10)
+    first = _session(sessions.begin_fetch(_ask(0, added=[A, B])))
+    first.acquired_from[A] = None
+    second = _session(sessions.begin_fetch(_ask(0, added=[B], connection="other")))
+    assert list(second.acquired_from) == [A]
+    sessions.end(second)
+    assert not _session(sessions.begin_fetch(_ask(0, added=[A]))).acquired_from
+
+
 def test_sessions_are_limited() -> None:
     """Beyond the limit no session begins, but a known one may begin again."""
     sessions = ShareSessions(1)

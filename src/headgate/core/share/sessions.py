@@ -24,12 +24,14 @@ PartitionKey: TypeAlias = tuple[TopicId, int]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """One session. Only `ShareSessions` changes it."""
+    """One session. Only `ShareSessions` changes it, and fetches note what they acquire."""
 
     group_id: GroupId
     member_id: MemberId
     connection: Hashable
     partitions: dict[PartitionKey, None] = field(default_factory=dict)
+    acquired_from: dict[PartitionKey, None] = field(default_factory=dict)
+    """Where its member may have acquired records; a session in its place takes this over."""
     next_epoch: int = 1
     has_ended: bool = False
     """Whether it was ended, or another one is in its place: a fetch that still waits must acquire nothing."""
@@ -111,9 +113,10 @@ class ShareSessions:
         known = self._sessions.get(key)
         if known is None and len(self._sessions) >= self._most:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        if known is not None:
-            self.end(known)
         session = ShareSession(*key, request.connection, dict.fromkeys(request.added))
+        if known is not None:
+            session.acquired_from = known.acquired_from
+            self.end(known)
         self._sessions[key] = session
         self._by_connection.setdefault(request.connection, {})[session] = None
         self._by_group[request.group_id] = self.count(request.group_id) + 1

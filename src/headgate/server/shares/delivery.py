@@ -247,7 +247,7 @@ class ShareDelivery:
         return ErrorCode.NONE
 
     def close_session(self, session: ShareSession) -> None:
-        """End a session, and release what its member has acquired in any partition of the group.
+        """End a session, and release what its member has acquired from any partition of the group.
 
         Do nothing if it has ended meanwhile: the records may be those of the member's next session.
         """
@@ -263,9 +263,11 @@ class ShareDelivery:
         leaving: deque[tuple[SharedPartition, Rest]] = deque()
         for session in sessions:
             self.sessions.end(session)
-            for shared in self.partitions(session.group_id):
-                rest = shared.forget_member(session.member_id)
-                if rest is not None:
+            partitions = self._groups.get(session.group_id, {})
+            for key in session.acquired_from:
+                shared = partitions.get(key)
+                rest = None if shared is None else shared.forget_member(session.member_id)
+                if shared is not None and rest is not None:
                     leaving.append((shared, rest))
         self._release_some(leaving)
         for group_id in dict.fromkeys(session.group_id for session in sessions):

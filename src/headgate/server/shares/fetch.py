@@ -101,6 +101,8 @@ class ShareFetch:
         delivered = partition.fetch(portion)
         if delivered is None:
             return False
+        if delivered.acquired:
+            wish.session.acquired_from[delivered.key] = None
         self._found.append(delivered)
         self._records_left -= delivered.record_count
         self._bytes_left -= len(delivered.records)
