@@ -93,6 +93,19 @@ def test_a_group_that_committed_since_the_plan_is_left_alone_and_so_is_one_with_
     assert messages[moved] == "flights-1 is at 10, not at 9"
     assert [committed(broker, name) for name in (moved, active, calm)] == [[8, 10], [8, 9], [0, 0]]
     assert again.exit_code == 1 and f"left out: group {active} has members" in again.stderr
+    assert "to take it back" in result.stderr
+
+
+def test_an_execution_that_changed_nothing_names_no_undo(
+    broker: Broker, reset: Reset, new_group: Callable[..., str]
+) -> None:
+    """There is nothing to take back."""
+    moved = new_group(8, 9)
+    assert reset("--group", moved, "--to-earliest").exit_code == 0
+    commit(broker, moved, 8, 10)
+    result = reset("--execute")
+    assert result.exit_code == 1 and "1 group moved" in result.stderr
+    assert "take it back" not in result.stderr
 
 
 def test_an_interrupted_execution_continues(

@@ -266,5 +266,6 @@ def _execute(admin: Admin, path: Path, output: str) -> int:
     print_rows(failed if output == "table" else rows, _OUTCOMES, "groups", output)
     counts = Counter(each.step for each in outcomes)
     say(", ".join(f"{counted(count, 'group')} {step}" for step, count in counts.items()))
-    say(f"to take it back: the same command with --plan {undo}")
+    if len(failed) < len(rows):
+        say(f"to take it back: the same command with --plan {undo}")
     return 1 if failed else 0
