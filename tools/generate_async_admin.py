@@ -27,6 +27,7 @@ ALIASES = {
     "OnProgress": "headgate.admin.rewind",
     "Where": "headgate.admin.rewind",
     "Target": "headgate.admin.reset",
+    "PlansOfGroups": "headgate.admin.resets",
     "ShareTarget": "headgate.admin.share_groups",
     "AsyncIterator": "collections.abc",
     "Mapping": "collections.abc",

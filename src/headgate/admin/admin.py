@@ -16,6 +16,7 @@ from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
 from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
+from headgate.admin.resets import PlansOfGroups, plan_resets
 from headgate.admin.restore import (
     LOOKED_BACK,
     ChosenPartitions,
@@ -37,13 +38,15 @@ from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import Cluster
+from headgate.client.errors import PartlyRefused
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
 from headgate.client.security import NOT_SECURED, Security
-from headgate.domain.ids import GroupId, Millis, TopicPartition
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
 
 
 @checked
@@ -196,6 +199,18 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
             Millis(time.time_ns() // 1_000_000),
         )
 
+    def plan_resets(
+        self, targets: Mapping[str, Target], partitions: Iterable[TopicPartition] | None = None
+    ) -> PlansOfGroups:
+        """Plan the reset of each of many groups to its target, without changes, in few requests.
+
+        `partitions` are those of each group; None: those of its `ToOffsets`, or all with a committed offset.
+        The result has, instead of a plan, the error that `plan_reset` would raise for a group. Raises
+        `NoNodeReachable`.
+        """
+        of_groups = {GroupId(group_id): target for group_id, target in targets.items()}
+        return plan_resets(Surveyor(self.cluster), of_groups, partitions)
+
     def reset_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], target: Target
     ) -> list[PlannedOffset]:
@@ -211,12 +226,11 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         committed without a condition.
         """
         plans = list(planned)
+        wanted = {each.partition: each.offset for each in plans}
         expected = {each.partition: each.committed.offset if each.committed else None for each in plans}
-        self.alter_offsets(
-            group_id,
-            {each.partition: each.offset for each in plans},
-            expected if self.knows_conditions(group_id) else None,
-        )
+        refuse_impossible(wanted)
+        refuse_impossible(expected)
+        self._commit(group_id, wanted, expected if self.knows_conditions(group_id) else None)
 
     # --- history of offsets ---
 
@@ -308,10 +322,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         """
         plans = list(planned)
         if plans:
-            self._refuse_active(group_id, [each.partition for each in plans])
-            offsets.commit_offsets(
-                self.cluster,
-                GroupId(group_id),
+            self._commit(
+                group_id,
                 {each.partition: each.restored for each in plans},
                 {each.partition: each.committed.offset if each.committed else None for each in plans},
                 topic_ids(plans),
@@ -430,6 +442,21 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         return Rewind(
             cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
         )
+
+    def _commit(
+        self,
+        group_id: str,
+        planned: offsets.Offsets,
+        expected: offsets.Expected | None,
+        ids: Mapping[TopicName, TopicId] | None = None,
+    ) -> None:
+        """Commit what is planned. Raises `GroupIsActive` for a group that has members since the plan."""
+        try:
+            offsets.commit_offsets(self.cluster, GroupId(group_id), planned, expected, ids)
+        except PartlyRefused as refused:
+            if any(each.error is ErrorCode.UNKNOWN_MEMBER_ID for each in refused.refused.values()):
+                self._refuse_active(group_id, planned)
+            raise
 
     def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""

@@ -18,6 +18,7 @@ from headgate.admin.hanging import HangingTransaction
 from headgate.admin.pausing import OnWaiting
 from headgate.admin.positions import Position
 from headgate.admin.reset import PlannedOffset, Target
+from headgate.admin.resets import PlansOfGroups
 from headgate.admin.restore import ChosenPartitions, OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.admin.rewind import OnProgress, RewoundPartition, Where
 from headgate.admin.share_groups import ShareTarget
@@ -169,6 +170,17 @@ class AsyncAdmin:
         Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
         return await self._call(self._admin.plan_reset, group_id, partitions, target)
+
+    async def plan_resets(
+        self, targets: Mapping[str, Target], partitions: Iterable[TopicPartition] | None = None
+    ) -> PlansOfGroups:
+        """Plan the reset of each of many groups to its target, without changes, in few requests.
+
+        `partitions` are those of each group; None: those of its `ToOffsets`, or all with a committed offset.
+        The result has, instead of a plan, the error that `plan_reset` would raise for a group. Raises
+        `NoNodeReachable`.
+        """
+        return await self._call(self._admin.plan_resets, targets, partitions)
 
     async def reset_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], target: Target

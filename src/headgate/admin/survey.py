@@ -80,6 +80,10 @@ class Surveyor:
         """Return the paused partitions of consumer groups."""
         return self._of_groups(group_ids, lambda ids: pauses.list_on_nodes(self._survey, ids))
 
+    def can_pause(self, group_id: GroupId) -> bool:
+        """Tell whether the coordinator of a group that was asked before can pause partitions."""
+        return pauses.knows_pauses(self._survey.cluster, group_id)
+
     def expiries(self, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupExpiry | None]:
         """Return when the offsets of groups expire."""
         return self._of_groups(group_ids, lambda ids: expiry.describe_on_nodes(self._survey, ids))
@@ -93,6 +97,12 @@ class Surveyor:
             else:
                 found[where] = end
         return found
+
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int | ClientError]:
+        """Return the offset in each partition for a timestamp, `EARLIEST` or `LATEST`; or its error."""
+        return self._survey.offsets_at(partitions, timestamp)
 
     def _of_groups(
         self, group_ids: Iterable[GroupId], ask: Callable[[list[GroupId]], Answers[GroupId, AnswerT]]

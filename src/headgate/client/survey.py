@@ -86,16 +86,22 @@ class Survey:
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, int]:
         """Return the ends of logs. Partitions that do not exist are omitted."""
-        found = self.answers(
+        found = self.offsets_at(partitions, LATEST)
+        return {where: end for where, end in found.items() if not _does_not_exist(end)}
+
+    def offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> Answers[TopicPartition, int]:
+        """Return the offset of the first record with at least this timestamp, as `Cluster.list_offsets`."""
+        return self.answers(
             sorted(partitions),
             Question(
                 self.cluster.locate_leaders,
-                self._ask_ends,
+                partial(self._ask_offsets, timestamp),
                 first_keys=PARTITIONS_IN_REQUEST,
                 most_keys=PARTITIONS_IN_REQUEST,
             ),
         )
-        return {where: end for where, end in found.items() if not _does_not_exist(end)}
 
     def answers(self, keys: Iterable[KeyT], question: Question[KeyT, AnswerT]) -> Answers[KeyT, AnswerT]:
         """Ask a question about keys until all are answered, or the nodes that are missing stay away."""
@@ -172,12 +178,12 @@ class Survey:
                 self._silent[address] = error
             answers.update(dict.fromkeys(keys[at:], error))
 
-    def _ask_ends(
-        self, leader: Connection, partitions: list[TopicPartition]
+    def _ask_offsets(
+        self, timestamp: int, leader: Connection, partitions: list[TopicPartition]
     ) -> Mapping[TopicPartition, int | ClientError]:
         topics: dict[TopicName, list[ListOffsetsPartition]] = {}
         for topic, partition in partitions:
-            wanted = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+            wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             topics.setdefault(topic, []).append(wanted)
         message = ListOffsetsRequest(
             replica_id=-1,

@@ -11,6 +11,7 @@ from tests.cli.support import Command, committed, rows
 
 from headgate.admin import Admin, TopicPartition
 from headgate.cli.consumer_groups.arguments import read_offsets
+from headgate.client.connection import Connection
 from headgate.domain.ids import TopicName
 
 pytestmark = pytest.mark.timeout(60)
@@ -128,15 +129,15 @@ def test_a_reset_makes_the_shown_changes_or_none(
     command: Command, group: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If another client commits between plan and execution, the error has its offset; nothing is changed."""
-    plan_reset = Admin.plan_reset
+    plan_resets = Admin.plan_resets
 
     def overtaken(admin: Admin, *arguments: Any) -> Any:
-        planned = plan_reset(admin, *arguments)
+        planned: Any = plan_resets(admin, *arguments)
         with Admin(bootstrap_servers) as somebody:
-            somebody.alter_offsets(group, {planned[1].partition: 8})
+            somebody.alter_offsets(group, {planned[group][1].partition: 8})
         return planned
 
-    monkeypatch.setattr(Admin, "plan_reset", overtaken)
+    monkeypatch.setattr(Admin, "plan_resets", overtaken)
     refused = command("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert f"group {group}: flights-1 is at 8, not at 9; another client changed it" in refused.stderr
@@ -149,3 +150,27 @@ def test_unknown_partitions_are_refused_with_the_existing_ones(command: Command,
     assert "flights has the partitions 0 to 2" in command(*words, "flights:3").stderr
     refused = command(*words, "fligths")
     assert (refused.exit_code, "did you mean flights?" in refused.stderr) == (1, True)
+
+
+def test_a_reset_of_all_groups_asks_for_many_at_once(
+    command: Command, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run is few requests for any number of groups; execution adds the commit of each."""
+    with Admin(bootstrap_servers) as admin:
+        for number in range(40):
+            admin.alter_offsets(f"many-{number}", {TopicPartition(TopicName("flights"), 0): 1})
+    sent: list[str] = []
+    exchange = Connection._exchange
+
+    def counted(connection: Connection, messages: Any, *more: Any, **others: Any) -> Any:
+        sent.extend(type(message).__name__ for message in messages)
+        return exchange(connection, messages, *more, **others)
+
+    monkeypatch.setattr(Connection, "_exchange", counted)
+    words = ("--reset-offsets", "--all-groups", "--topic", "flights:0", "--to-offset", "2")
+    assert sum(line[0].startswith("many-") for line in rows(command(*words))) == 40
+    assert len(sent) < 20
+    sent.clear()
+    changed = len(rows(command(*words, "--execute"))) - 1
+    assert len([name for name in sent if name != "OffsetCommitRequest"]) < 20
+    assert sent.count("OffsetCommitRequest") == changed

@@ -45,6 +45,8 @@ OF_ONE_GROUP = (
     RewindUnfinished,
     VersionNotSupported,
 )
+_PLANNED_AT_ONCE = 500
+"""Groups whose resets are planned together, before the first of them is executed."""
 """Errors of one group, after which the command continues with the other groups."""
 
 
@@ -53,42 +55,47 @@ OF_ONE_GROUP = (
 
 def reset_offsets(admin: Admin, options: Options) -> int:
     """Show the reset of each group; with --execute, do it. Return 1 if a group was refused."""
-    targets = targets_of(admin, options)
+    targets, partitions = targets_of(admin, options)
+    known = set(targets) if options.create else {each.group_id for each in admin.list_groups()}
+    missing = [group_id for group_id in targets if group_id not in known]
+    not_known = dict(zip(missing, all_not_there(admin, missing), strict=True))
     done: list[tuple[str, list[PlannedOffset]]] = []
-    is_refused = False
-    known = {each.group_id for each in admin.list_groups()}
-    for group_id, (target, partitions) in targets.items():
-        if group_id not in known and not options.create:
-            say(f"{not_there(admin, group_id)} (--create creates it)")
-            is_refused = True
-            continue
-        try:
-            planned = admin.plan_reset(group_id, partitions, target)
-            if options.execute:
-                admin.execute_reset(group_id, planned)
-        except OF_ONE_GROUP as error:
-            say(in_words(error))
-            is_refused = True
-            continue
-        done.append((group_id, planned))
-        warn_of_moved(planned)
+    # Some at a time: the rest is planned from what is committed when its turn comes.
+    group_ids = list(targets)
+    for at in range(0, len(group_ids), _PLANNED_AT_ONCE):
+        several = group_ids[at : at + _PLANNED_AT_ONCE]
+        there = {group_id: targets[group_id] for group_id in several if group_id in known}
+        plans = admin.plan_resets(there, partitions)
+        for group_id in several:
+            if group_id in not_known:
+                say(f"{not_known[group_id]} (--create creates it)")
+                continue
+            planned = plans[group_id]
+            try:
+                if isinstance(planned, ClientError):
+                    raise planned
+                if options.execute:
+                    admin.execute_reset(group_id, planned)
+            except OF_ONE_GROUP as error:
+                say(in_words(error))
+                continue
+            done.append((group_id, planned))
+            warn_of_moved(planned)
     print_plans(done, options)
-    return 1 if is_refused else 0
+    return 0 if len(done) == len(targets) else 1
 
 
-def targets_of(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
-    """Return the target and the partitions of each group."""
+def targets_of(admin: Admin, options: Options) -> tuple[dict[str, Target], list[TopicPartition] | None]:
+    """Return the target of each group, and the partitions of all; None: those of the target, or those with a
+    committed offset.
+    """
     if options.from_file is not None:
         read = read_offsets(options.from_file, options.group)
-        return {
-            group_id: (ToOffsets(offsets), _existing(admin, offsets)) for group_id, offsets in read.items()
-        }
+        _check_exist(admin, dict.fromkeys(where for offsets in read.values() for where in offsets))
+        return {group_id: ToOffsets(offsets) for group_id, offsets in read.items()}, None
     target = target_of(options)
-    named = named_partitions(admin, options)
-    return {
-        group_id: (target, list(admin.committed_offsets(group_id)) if options.all_topics else named)
-        for group_id in asked_groups(admin, options)
-    }
+    named = None if options.all_topics else named_partitions(admin, options)
+    return dict.fromkeys(asked_groups(admin, options), target), named
 
 
 def named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
@@ -120,16 +127,13 @@ def _partitions_of(admin: Admin, argument: TopicArgument) -> list[TopicPartition
     return [by_number[number] for number in argument.partitions]
 
 
-def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the same partitions. Raises `RequestRefused` if one does not exist."""
+def _check_exist(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """Raises `RequestRefused` if a partition does not exist."""
     numbers: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        numbers.setdefault(topic, []).append(partition)
-    return [
-        partition
-        for topic, wanted in numbers.items()
-        for partition in _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
-    ]
+    for where in partitions:
+        numbers.setdefault(where.topic, []).append(where.partition)
+    for topic, wanted in numbers.items():
+        _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
 
 
 def warn_of_moved(planned: Iterable[PlannedOffset | RewoundPartition]) -> None:

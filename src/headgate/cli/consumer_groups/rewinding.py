@@ -9,7 +9,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headgate.admin import Admin, RewindProgress, RewindStep, RewoundPartition, TopicPartition
+from headgate.admin import (
+    Admin,
+    RewindProgress,
+    RewindStep,
+    RewoundPartition,
+    Target,
+    ToOffsets,
+    TopicPartition,
+)
 from headgate.cli.connecting import INTERRUPTED, caller
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
@@ -50,10 +58,24 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
+def _targets(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
+    """Return the target and the partitions of each group."""
+    targets, named = targets_of(admin, options)
+    found: dict[str, tuple[Target, list[TopicPartition]]] = {}
+    for group_id, target in targets.items():
+        if named is not None:
+            found[group_id] = target, named
+        elif isinstance(target, ToOffsets):
+            found[group_id] = target, list(target.offsets)
+        else:
+            found[group_id] = target, list(admin.committed_offsets(group_id))
+    return found
+
+
 def _show(admin: Admin, options: Options) -> int:
     done = []
     is_refused = False
-    for group_id, (target, partitions) in targets_of(admin, options).items():
+    for group_id, (target, partitions) in _targets(admin, options).items():
         try:
             admin.list_paused_partitions(group_id)  # refused for a group that cannot be paused
             planned = admin.plan_rewind(group_id, dict.fromkeys(partitions, target))
@@ -70,7 +92,7 @@ def _show(admin: Admin, options: Options) -> int:
 def _execute(admin: Admin, options: Options) -> int:
     rows: list[Row] = []
     is_refused = False
-    for group_id, (target, partitions) in targets_of(admin, options).items():
+    for group_id, (target, partitions) in _targets(admin, options).items():
         try:
             with progress(f"group {group_id}: pausing") as show:
 
