@@ -302,6 +302,8 @@ def test_dead_letters_are_delivered_again() -> None:
         assert (await page(client)).start_offset == 6
         assert changes(await alter(client, REDELIVERY, (0, 3), (5, 99))) == changes(plan)
         assert (await page(client)).start_offset == 1
+        (waiting,) = (await alter(client, REDELIVERY, (3, 3))).ranges
+        assert waiting.message == "it waits to be delivered"
         assert (await ann.fetch(0))[0].values == [b"1", b"3", b"6"]
         assert await known(client) == [
             (1, 1, ACQUIRED, 1),
@@ -315,6 +317,10 @@ def test_dead_letters_are_delivered_again() -> None:
             (1, 1, ACQUIRED, NOTHING),
             (3, 3, ACQUIRED, NOTHING),
             (4, 4, ACKNOWLEDGED, NOTHING),
+        ]
+        assert [one.message for one in again.ranges] == [
+            *2 * ["it is being delivered"],
+            "it was acknowledged since",
         ]
         await ann.acknowledge({0: [(1, 1, [REJECT]), (3, 3, [ACCEPT]), (6, 6, [ACCEPT])]})
         await letters_settle(scene)

@@ -26,6 +26,16 @@ _REWIND = (
     "--to-datetime, --from-file and others); or stop its members first"
 )
 _WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
+_NOT_RELEASED = {
+    "consumer-groups": (
+        "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
+        "shows the owner"
+    ),
+    "share-groups": (
+        "a member has records until it acknowledges them or their locks end: --records shows them, --release "
+        "takes them back; without an owner dead letters cannot be written: the server's log says why"
+    ),
+}
 _NOT_LOADED = (
     "the server is still loading the log of these groups, or cannot read or write it: try again, and if the "
     "error persists, see the server's log"
@@ -52,9 +62,9 @@ def in_words(error: ClientError, command: str = "consumer-groups") -> str:
     groups.
     """
     if isinstance(error, PartlyRefused):
-        advice = _advice(next(iter(error.refused.values())))
+        advice = _advice(next(iter(error.refused.values())), command)
     else:
-        advice = _advice(error)
+        advice = _advice(error, command)
     return with_notes(f"{error}; {advice.format(command=command)}" if advice else str(error), error)
 
 
@@ -63,14 +73,11 @@ def with_notes(text: str, error: BaseException) -> str:
     return "; ".join([text, *getattr(error, "__notes__", ())])
 
 
-def _advice(error: ClientError) -> str | None:
+def _advice(error: ClientError, command: str) -> str | None:
     if isinstance(error, GroupIsActive):
         return _REWIND if error.unpaused else _WAIT if error.unreleased else _STOP_THEM
     if isinstance(error, NotReleased):
-        return (
-            "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
-            "shows the owner"
-        )
+        return _NOT_RELEASED.get(command)
     if isinstance(error, VersionNotSupported):
         return _STOP_THEM if "Pause" in str(error) else None
     if isinstance(error, OffsetsMoved):

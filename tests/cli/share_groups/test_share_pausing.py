@@ -130,6 +130,8 @@ def test_pause_waits_until_members_have_no_records(server: Server, command: Comm
     impatient = command("--pause", "--group", "busy", "--all-topics", "--release-timeout", 1)
     assert impatient.exit_code == 1
     assert "not released after 1 s" in impatient.stderr
+    assert "until it acknowledges them or their locks end" in impatient.stderr
+    assert "rebalance" not in impatient.stderr
     assert server.fetch((0, 4, [1]), (5, 9, [2])) == []
     assert command("--pause", "--group", "busy", "--topic", "orders:0").exit_code == 0
     listed = json.loads(command("--paused-partitions", "--all-groups", "--output", "json").stdout)
@@ -170,6 +172,7 @@ def test_rewind_that_takes_too_long_changes_nothing(server: Server, command: Com
     )
     assert late.exit_code == 1
     assert "the partitions are resumed" in late.stderr
+    assert "--release takes them back" in " ".join(late.stderr.split())
     assert server.fetch((0, 9, [1])) == []
 
 
@@ -187,6 +190,7 @@ def test_rewind_with_dead_letters_that_cannot_be_written_says_what_it_waited_for
     assert late.exit_code == 1
     assert "no member has records of orders-0, but dead letters" in late.stderr
     assert "the partitions are resumed" in late.stderr
+    assert "--release takes them back" in " ".join(late.stderr.split())
 
 
 def test_rewind_leaves_a_pause_of_somebody_else(server: Server, command: Command) -> None:

@@ -48,7 +48,7 @@ def pause(admin: Admin, options: Options) -> int:
             if not options.no_wait:
                 wait_for_release(admin, group_id, partitions, options.release_timeout, _waiting_text)
         except NotReleased as error:
-            say(in_words(error))
+            say(in_words(error, "share-groups"))
             has_failed = True
         except KeyboardInterrupt:
             say(f"group {group_id}: interrupted; the partitions may be paused: --resume resumes them")

@@ -27,6 +27,13 @@ _MOST_RECORDS: Final = 1_000
 """Records of one request: those with the lowest offsets."""
 _SETTLE_MS: Final = 20
 _SETTLE_TRIES: Final = 250
+_WHY_NOT: Final = {
+    DeliveryState.AVAILABLE: "it waits to be delivered",
+    DeliveryState.ACQUIRED: "it is being delivered",
+    DeliveryState.ACKNOWLEDGED: "it was acknowledged since",
+    DeliveryState.ARCHIVING: "its dead letter is being written",
+    DeliveryState.ARCHIVED: "its rejection is being written",
+}
 _NO_LETTERS: Final = "The group has no dead-letter topic: errors.deadletterqueue.topic.name is not set."
 
 
@@ -134,7 +141,5 @@ def _row(machine: SharePartition, offset: int, log_start: int) -> AlteredRange:
     if state == DeliveryState.ARCHIVED:
         return AlteredRange(offset, offset, DeliveryState.ARCHIVED, count, DeliveryState.AVAILABLE)
     before = next(machine.deliveries(offset, offset)).state
-    why = "its dead letter is being written" if before == DeliveryState.ARCHIVING else "it is being delivered"
-    if before == DeliveryState.ACKNOWLEDGED:
-        why = "it was acknowledged since"
+    why = _WHY_NOT[before]
     return AlteredRange(offset, offset, before, count, None, why)
