@@ -129,6 +129,15 @@ def test_a_retention_that_no_setting_has_is_refused_in_words(tmp_path: Path) -> 
     assert "--retention-minutes" in result.stderr and "Traceback" not in result.stderr
 
 
+def test_a_narrow_screen_has_room_for_the_times_below_a_chart() -> None:
+    """Every other time is left out there: the large letters would overlap."""
+    text = page_of("g")
+    assert "@media (max-width: 640px)" in text and "svg .between { display: none; }" in text
+    chart = text[text.index("<svg") : text.index("</svg>")]
+    times = re.findall(r"<text([^>]*)>\d\d:\d\d:\d\d</text>", chart)
+    assert ["between" in each for each in times] == [False, True, False, True, False]
+
+
 def test_a_page_without_any_group() -> None:
     report = Report(
         source="x",

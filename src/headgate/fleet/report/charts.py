@@ -15,7 +15,8 @@ _DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 COLOURS = 8
 """Number of colours in the style sheet."""
-_MOST_LABELS = 6
+_LABELS = 5
+"""Number of times below a chart. A narrow screen has room for every other one."""
 
 
 class Colours:
@@ -149,11 +150,12 @@ def _values(frame: _Frame) -> Iterator[str]:
 
 
 def _times(frame: _Frame) -> Iterator[str]:
-    for number in range(_MOST_LABELS):
-        at = frame.first + frame.span * number // (_MOST_LABELS - 1)
-        anchor = "start" if number == 0 else "end" if number == _MOST_LABELS - 1 else "middle"
+    for number in range(_LABELS):
+        at = frame.first + frame.span * number // (_LABELS - 1)
+        anchor = "start" if number == 0 else "end" if number == _LABELS - 1 else "middle"
+        name = ' class="between"' if number % 2 else ""
         text = _moment(at, frame.span)
-        yield f'<text x="{frame.x(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{text}</text>'
+        yield f'<text{name} x="{frame.x(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{text}</text>'
     if frame.span < _HOUR_MS:
         yield f'<text class="day" x="{_LEFT}" y="{_TOP}">{_day(frame.first)}</text>'
 

@@ -108,7 +108,7 @@ def _row(each: Audited) -> str:
     words = "".join(f'<span class="finding {finding}">{finding}</span>' for finding in each.findings)
     cells: Iterable[tuple[str, str]] = (
         (escape(shown(facts.group_id)), "name"),
-        (words, ""),
+        (words, "findings"),
         (escape(facts.group_type), ""),
         (escape(facts.state), ""),
         (f"{facts.offset_count:,}", "number"),
