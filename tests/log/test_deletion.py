@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.log.support import DATA, memory
 
-from headgate.log.deletion import put_aside, remove_deleted, removing_deleted
+from headgate.log.deletion import is_out_of_sight, put_aside, remove_deleted, removing_deleted
 from headgate.log.filesystem import OsFileSystem
 
 
@@ -66,7 +66,7 @@ def test_a_long_name_is_cut_and_made_unique(tmp_path: Path) -> None:
 
 
 def test_a_deletion_is_durable_and_repeatable() -> None:
-    """Remains of an earlier deletion of that name are removed first; a missing directory is ignored."""
+    """Remains of an earlier deletion of that name are kept for the removal; a missing one is ignored."""
     files = memory()
     directory = DATA / "t-0"
     for name in ("t-0", "t-0.delete"):
@@ -76,7 +76,8 @@ def test_a_deletion_is_durable_and_repeatable() -> None:
     files.sync_directory(DATA)
     put_aside(files, [directory])
     files.crash()
-    assert files.listdir(DATA) == ["t-0.delete"]
+    assert files.listdir(DATA) == ["t-0.delete", "t-0.delete-1.delete"]
+    assert all(map(is_out_of_sight, files.listdir(DATA)))
     operations = files.operations
     put_aside(files, [])
     assert files.operations == operations

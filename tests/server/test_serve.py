@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -18,6 +19,7 @@ from tests.waiting import wait_until
 
 from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
+from headgate.cli.serve import _in_words
 from headgate.compiled import is_compiled
 from headgate.domain.group_settings import GROUP_SETTINGS
 
@@ -118,6 +120,14 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, option: str) -> None:
     assert finished.returncode == 1
     assert finished.stderr == f"headgate: cannot start: {option} {address}: Address already in use\n"
     assert not data_dir.exists()
+
+
+@pytest.mark.parametrize(("number", "says"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "fs.file-max")])
+def test_too_many_open_files_are_told_with_the_limit_to_raise(number: int, says: str) -> None:
+    """That of the process, or that of the system."""
+    told = _in_words(OSError(number, os.strerror(number)), Path("data"))
+    assert told.startswith("Too many open files")
+    assert says in told
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def space_of(log_dirs: Iterable[tuple[int, LogDir]]) -> Result:
         if one.error:
             broken.append(f"{one.path} of broker {node_id}")
         elif one.total_bytes and one.usable_bytes is not None:
-            free = f"{_gib(one.usable_bytes)} of {_gib(one.total_bytes)} GiB free"
+            free = _free(one.usable_bytes, one.total_bytes)
             shares.append((one.usable_bytes / one.total_bytes, f"{free} for {one.path} of broker {node_id}"))
     if broken:
         return FAILED, f"the broker cannot use {', '.join(_some(broken))}"
@@ -172,8 +172,14 @@ def _some(names: Sequence[str]) -> list[str]:
     return [*names[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
 
 
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 30):,.1f}"
+def _free(usable_bytes: int, total_bytes: int) -> str:
+    """Return both sizes in GiB, or in MiB or KiB if less than a tenth of the larger unit is free."""
+    unit, name = 1 << 10, "KiB"
+    if usable_bytes >= (1 << 30) // 10:
+        unit, name = 1 << 30, "GiB"
+    elif usable_bytes >= (1 << 20) // 10:
+        unit, name = 1 << 20, "MiB"
+    return f"{usable_bytes / unit:,.1f} of {total_bytes / unit:,.1f} {name} free"
 
 
 def _count(number: int, noun: str) -> str:

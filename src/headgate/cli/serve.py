@@ -121,6 +121,12 @@ def _refuse(*messages: str, exit_code: int = 2) -> NoReturn:
 
 def _in_words(problem: OSError, data_dir: Path) -> str:
     """Return the path and the reason, without numbers and quotes. A full disk has no path of its own."""
+    if problem.errno == errno.EMFILE:
+        return (
+            f"{problem.strerror}: raise the limit of open files of this process (`ulimit -n`, LimitNOFILE=)"
+        )
+    if problem.errno == errno.ENFILE:
+        return f"{problem.strerror}: the whole system has no more (sysctl fs.file-max)"
     path = problem.filename or (data_dir if problem.errno == errno.ENOSPC else None)
     return str(problem) if path is None else f"{path}: {problem.strerror}"
 

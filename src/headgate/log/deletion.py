@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
     """
     for directory in directories:
         if files.exists(directory):
-            doomed = _out_of_sight(directory)
-            deque(_removing_tree(files, doomed), 0)
-            files.rename(directory, doomed)
+            files.rename(directory, _free_name(files, directory))
     if directories:
         files.sync_directory(directories[0].parent)
 
@@ -62,6 +61,16 @@ def removing_deleted(files: FileSystem, data_directory: Path) -> Iterator[None]:
 def remove_deleted(files: FileSystem, data_directory: Path) -> None:
     """Do the same without a pause."""
     deque(removing_deleted(files, data_directory), 0)
+
+
+def _free_name(files: FileSystem, directory: Path) -> Path:
+    """Return a name of a deleted directory that is not taken by one whose removal is not finished."""
+    doomed = _out_of_sight(directory)
+    for number in count(1):
+        if not files.exists(doomed):
+            break
+        doomed = _out_of_sight(directory.with_name(f"{directory.name}{DELETED_SUFFIX}-{number}"))
+    return doomed
 
 
 def _out_of_sight(directory: Path) -> Path:

@@ -116,7 +116,7 @@ class Leftovers:
                 "the directories of a deleted topic cannot be removed",
                 extra={"topic": name, "error": problem},
             )
-        # A directory may have the name of one whose removal has begun: list them anew.
+        # The removal that has begun knows only the directories that it has listed: list them anew.
         self._has_files, self._removal = True, None
         self._remove_files()
 

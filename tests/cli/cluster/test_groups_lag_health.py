@@ -180,7 +180,7 @@ def test_a_healthy_cluster_is_healthy(headgate: Headgate, behind: str) -> None:
     assert done.exit_code == 0
     found = json.loads(done.stdout)["checks"]
     (disk,) = [one["detail"] for one in found if one["check"] == "disks"]
-    assert re.fullmatch(r"[0-9.]+ of [0-9.,]+ GiB free for /\S+ of broker [0-9]+", disk)
+    assert re.fullmatch(r"[0-9.,]+ of [0-9.,]+ (GiB|MiB|KiB) free for /\S+ of broker [0-9]+", disk)
     checks = {one["check"]: one["status"] for one in found}
     assert checks.pop("disks") in ("ok", "warning")  # that of the machine
     assert checks == dict.fromkeys(["connection", "brokers", "partitions", "coordinators", "groups"], "ok")
@@ -192,6 +192,8 @@ def test_a_healthy_cluster_is_healthy(headgate: Headgate, behind: str) -> None:
         (50 * GIB, 0, "ok", "50.0 of 100.0 GiB free for /logs of broker 1"),
         (9 * GIB, 0, "warning", "9.0 of 100.0 GiB free"),
         (GIB // 2, 0, "failed", "0.5 of 100.0 GiB free"),
+        (7 << 20, 0, "failed", "7.0 of 102,400.0 MiB free"),
+        (3 << 10, 0, "failed", "3.0 of 104,857,600.0 KiB free"),
         (None, 0, "ok", "90.0 of 100.0 GiB free for /more of broker 2"),
         (50 * GIB, 56, "failed", "the broker cannot use /logs of broker 1"),
     ],
@@ -201,6 +203,12 @@ def test_a_disk_that_is_nearly_full_is_told(usable: int | None, error: int, stat
     total = None if usable is None else 100 * GIB
     result, detail = space_of([(1, LogDir("/logs", error, total, usable)), (2, PLENTY)])
     assert (result, says in detail) == (status, True), detail
+
+
+def test_a_small_disk_is_told_in_its_own_unit() -> None:
+    """One of 40 MiB has not 0.0 GiB."""
+    _, detail = space_of([(1, LogDir("/logs", 0, 40 << 20, 30 << 20))])
+    assert detail == "30.0 of 40.0 MiB free for /logs of broker 1"
 
 
 def test_a_cluster_that_is_away_is_not_healthy() -> None:
