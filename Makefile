@@ -15,6 +15,7 @@ COMPILED := build/compiled
 IN_PARALLEL := -n $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 OLDEST := build/oldest
 TESTS_OF_OLDEST := tests/wire tests/records tests/log tests/core tests/topics tests/runtime tests/api tests/server tests/admin tests/cli
+NEED_SPARK := tests/log/test_batch_records.py tests/log/test_batch_scan.py
 TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
@@ -40,8 +41,8 @@ test-oldest:  ## Run tests with the oldest versions of the dependencies that pyp
 	$(PYTHON) -m venv $(OLDEST)
 	$(PYTHON) tools/oldest_versions.py > $(OLDEST)/versions.txt
 	HEADGATE_COMPILE=no $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/versions.txt \
-	  --editable . aiokafka confluent-kafka hypothesis kafka-python kio lz4 pytest pytest-timeout pytest-xdist zstandard
-	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(TESTS_OF_OLDEST)
+	  --editable . aiokafka confluent-kafka hypothesis kafka-python kio lz4 pytest pytest-timeout pytest-xdist python-snappy ruff zstandard
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(TESTS_OF_OLDEST) $(NEED_SPARK:%=--ignore=%)
 
 # These wait for clients, brokers and ends of sessions: two processes leave three quarters of two cores idle.
 compat: IN_PARALLEL := -n 4
