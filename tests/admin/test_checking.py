@@ -19,6 +19,7 @@ from headgate.admin import (
     ResourceType,
     ShareAlteration,
     ToEarliest,
+    ToOffset,
     TopicPartition,
 )
 from headgate.admin.checking import checked
@@ -109,6 +110,14 @@ def test_every_argument_is_checked(method: str, argument: str) -> None:
             lambda a: a.alter_share_records("g", FIRST, ShareAlteration.RELEASE, [1]),
             "an element of offsets must be a tuple of 2, not 1",
         ),
+        (
+            lambda a: a.alter_offsets("g", {FIRST: True}),
+            "the value of flights-0 .* must be an int.* not True",
+        ),
+        (lambda a: a.alter_offsets("g", {("t", True): 1}), r"must be a TopicPartition, .* not \('t', True\)"),
+        (lambda a: a.offset_history("g", limit=True), "limit must be an int, not True"),
+        (lambda a: a.plan_reset("g", [FIRST], ToOffset(True)), "offset must be an int, not True"),
+        (lambda a: a.rewind("g", {}, timeout_s=True), "timeout_s must be a number, not True"),
         (lambda a: a.rewind("g", {}, timeout_s=float("nan")), "timeout_s must be a number, not nan"),
         (lambda a: a.delete_topics(["t" * 1000] * 5 + [5]), "an element of names must be a string, not 5"),
     ],
@@ -117,6 +126,18 @@ def test_what_is_wrong_inside_is_named(call: Callable[[Any], object], message: s
     """An element, a key, a value, a field."""
     with Admin(NOBODY, timeout_s=1) as admin, pytest.raises(TypeError, match=message):
         call(admin)
+
+
+def test_arguments_that_do_not_fit_are_told_with_the_method() -> None:
+    """As Python tells them of any function: one too few, and one of another name."""
+    with Admin(NOBODY, timeout_s=1) as admin:
+        untyped: Any = admin
+        with pytest.raises(
+            TypeError, match=r"Admin.plan_reset\(\) missing 1 required positional argument: 'target'"
+        ):
+            untyped.plan_reset("g", [FIRST])
+        with pytest.raises(TypeError, match=r"plan_reset\(\) got an unexpected keyword argument 'targets'"):
+            untyped.plan_reset("g", [FIRST], targets=ToEarliest())
 
 
 def test_a_long_value_is_cut() -> None:

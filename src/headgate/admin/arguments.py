@@ -38,8 +38,8 @@ def seconds(name: str, value: object) -> float:
 
 
 def whole(name: str, value: object) -> int:
-    """Return a whole number. Raises TypeError for anything else, such as a text or a timedelta."""
-    if not isinstance(value, int):
+    """Return a whole number. Raises TypeError for anything else, such as a text, a timedelta or True."""
+    if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {value!r}")
     return value
 

@@ -85,7 +85,10 @@ def _checked(method: Callable[P, ResultT]) -> Callable[P, ResultT]:
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return method(*args, **kwargs)  # fails, too, with an error that has the name of the method
         given = bound.arguments
         for name, check in checks():
             if name in given:
@@ -116,7 +119,11 @@ def check_of(hint: Any) -> Check:
     if hint is TopicPartition:
         return _topic_partition
     if hint is float:
-        return _such_that(lambda value: isinstance(value, int | float) and value == value, _NAMES[float])
+        return _such_that(
+            lambda value: _is_whole(value) or (isinstance(value, float) and value == value), _NAMES[float]
+        )
+    if hint is int:
+        return _such_that(_is_whole, _NAMES[int])
     plain = _such_that(lambda value: isinstance(value, hint), described(hint))
     return _with_fields(hint, plain) if hint in _MADE_BY_CALLERS else plain
 
@@ -157,11 +164,16 @@ def _such_that(is_right: Callable[[Any], bool], expected: str) -> Check:
     return check
 
 
+def _is_whole(value: object) -> bool:
+    """Tell whether a value is an int, and neither True nor False: nobody means offset 1 or 0 by them."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _topic_partition(value: Any) -> TopicPartition:
     """Accept a tuple, too: it is equal to the TopicPartition, and a key of the same dicts."""
     if isinstance(value, tuple) and len(value) == 2:
         topic, partition = value
-        if isinstance(topic, str) and isinstance(partition, int):
+        if isinstance(topic, str) and _is_whole(partition):
             return value if isinstance(value, TopicPartition) else TopicPartition(TopicName(topic), partition)
     raise Mistyped(value, _NAMES[TopicPartition])
 
