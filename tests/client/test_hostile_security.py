@@ -19,6 +19,7 @@ from tests.client.scripted import Answer, Script, every_version
 from tests.differential.certificates import new_authority
 
 from headgate.admin import Admin, AuthenticationFailed, ClientError, NoNodeReachable, TlsFailed
+from headgate.broker import run
 from headgate.client.cluster import Cluster, is_passing
 from headgate.client.connection import Connection
 from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, TlsInterrupted
@@ -414,3 +415,19 @@ def test_a_file_without_a_token_is_named(tmp_path: Path) -> None:
         with pytest.raises(TokenFailed, match="has no token") as raised:
             FileToken(file).token(1)
         assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_knows_no_sasl_is_told_with_the_property_to_change() -> None:
+    """It does not have the request, and closes a connection that sends one: that is not sent."""
+    security = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+    with (
+        run() as broker,
+        Cluster(broker.bootstrap_servers, 10.0, security=Security.of(security)) as cluster,
+        pytest.raises(AuthenticationFailed, match="has no SASL on this port; set security"),
+    ):
+        cluster.any_node()

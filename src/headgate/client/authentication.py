@@ -36,6 +36,10 @@ class Asked(Protocol):
         """Send a request and wait for its response."""
         ...
 
+    def version_for(self, request_type: type[Request[ResponseT]]) -> int:
+        """Return the newest version that both sides support. Raises `VersionNotSupported`."""
+        ...
+
 
 def authenticate(node: Asked, credentials: Credentials) -> int:
     """Authenticate a connection; return how long that is valid, in ms; 0: for ever.
@@ -62,6 +66,7 @@ class _Refused(Exception):
 
 
 def _choose_mechanism(node: Asked, mechanism: str) -> None:
+    node.version_for(SaslHandshakeRequest)  # a node without SASL closes the connection at such a request
     response = node.request(SaslHandshakeRequest(mechanism=mechanism), MESSAGES_AS_REQUESTS)
     if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(_no_sasl(node))
