@@ -15,6 +15,7 @@ from headgate.api.registry import apis_by_key
 from headgate.runtime.failures import Where, failure_counters, unexpected
 from headgate.runtime.gauges import gauge
 from headgate.security.authorizer import ALLOW_ALL, Authorizer
+from headgate.server.binding import bound_server
 from headgate.server.connection import Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.metrics import Metrics
@@ -69,8 +70,7 @@ class Listener:
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections. Return the bound address. Raises OSError when the address is not available."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._new_connection, host, port, backlog=BACKLOG)
+        server = await bound_server(self._new_connection, host, port, backlog=BACKLOG)
         self._servers = [server]
         self._sockets = [os.dup(listening.fileno()) for listening in server.sockets]
         bound: tuple[str, int] = server.sockets[0].getsockname()[:2]

@@ -31,6 +31,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headgate.runtime.failures import Where, unexpected
+from headgate.server.binding import bound_server
 from headgate.server.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -257,7 +258,7 @@ async def metrics_server(
         return
     host, port = address
     scraping = Scraping(metrics, not_ready)
-    server = await asyncio.get_running_loop().create_server(lambda: _Scrape(scraping), host, port)
+    server = await bound_server(lambda: _Scrape(scraping), host, port)
     bound = int(server.sockets[0].getsockname()[1])
     logger.info("metrics are served", extra={"url": f"http://{host}:{bound}/metrics"})
     try:
