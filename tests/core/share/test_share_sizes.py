@@ -19,7 +19,7 @@ from headgate.core.share.partition.model import (
     AcquiredRecords,
     DeliveryLimits,
 )
-from headgate.core.share.partition.ranges import MOST, Piece, Ranges
+from headgate.core.share.partition.ranges import Piece, Ranges
 from headgate.core.share.partition.share_partition import SharePartition
 from headgate.core.share.partition.taking_back import MOST_AT_ONCE
 from headgate.core.share.partition.undeliverable import MOST_SKIPPED
@@ -93,7 +93,7 @@ def test_many_records_that_the_log_lost_are_skipped_in_parts() -> None:
 
 
 def test_many_locks_end_in_parts() -> None:
-    """What ends at one moment, or what a member had, is taken back in parts of bounded size."""
+    """Of what ends at one moment, or what a member had, no call takes back more than the bound."""
     group = Delivering(log=batches_of(0, *[1] * 3_000))
     group.partition.limits = _wide()
     group.fetch_one_by_one(ALICE, 1_500)
@@ -105,10 +105,26 @@ def test_many_locks_end_in_parts() -> None:
     assert first.rest is not None
     assert group.partition.expire(Millis(30_000)) is not None
     taken_back = sum(1 for one in group.partition.deliveries(0, 2_999) if one.member_id is None)
-    assert 2 * MOST_AT_ONCE <= taken_back <= 2 * (MOST_AT_ONCE + MOST)
+    assert taken_back == 2 * MOST_AT_ONCE
     group.expire(30_000)
     assert group.partition.next_deadline() is None
     assert group.partition.next_offset() == 0
+
+
+def test_many_deliveries_that_a_lowered_limit_ends_are_ended_in_parts() -> None:
+    """No call archives more ranges than the bound, and the last one leaves none available."""
+    group = Delivering(log=batches_of(0, *[1] * 1_500))
+    group.partition.limits = _wide()
+    group.fetch_one_by_one(ALICE)
+    group.expire(30_000)
+    group.partition.limits = replace(group.partition.limits, delivery_count=1)
+    sizes: list[int] = []
+    offset: int | None = 0
+    while offset is not None:
+        change, offset = group.partition.archive_exhausted(offset, Millis(30_000))
+        sizes.append(0 if change is None else sum(last - first + 1 for first, last, _, _ in change.batches))
+    assert max(sizes) == MOST_AT_ONCE
+    assert sum(sizes) == group.partition.start_offset == 1_500
 
 
 def test_member_that_returns_while_it_is_released_keeps_what_it_acquires() -> None:

@@ -19,7 +19,7 @@ from headgate.domain.ids import MemberId
 from headgate.server.shares.partition import SharedPartition
 from headgate.server.shares.writing import OnDone
 
-MOST_A_PART: Final = 500
+MOST_A_PART: Final = 250
 """Maximum of ranges, types and batches that are looked at in one step."""
 MOST_SCATTERED: Final = 100
 """Maximum of batches of one step in a large window: each may change another chunk of it, and of its state."""

@@ -18,12 +18,12 @@ from headgate.core.share.partition.ranges import ACQUIRED, AVAILABLE, Piece, Ran
 from headgate.core.share.partition.rejections import Cause, Rejection, Rejections
 from headgate.domain.ids import Millis
 
-MOST_AT_ONCE: Final = 250
-"""About how many ranges change in one call."""
+MOST_AT_ONCE: Final = 256
+"""Most ranges that change in one call: half a chunk, so that a chunk takes two calls."""
 MOST_CHUNKS: Final = 100
 """Chunks of ranges that are looked at in one call."""
 _MOST_ONE_BY_ONE: Final = 20
-"""If more ranges of a chunk change, the whole chunk is replaced."""
+"""If more ranges of a chunk change, all between the first and the last one are replaced."""
 
 
 class Rest(NamedTuple):
@@ -55,7 +55,8 @@ class TakingBack:
             if index is None or len(taken_back) >= MOST_AT_ONCE:
                 break
             if ranges.measure_deadline(index) <= now:
-                taken_back += self._from_chunk(index, lost, Cause.LOCK_ENDED, limits, now)
+                room = MOST_AT_ONCE - len(taken_back)
+                taken_back += self._from_chunk(index, lost, Cause.LOCK_ENDED, limits, now, room)
             index = ranges.first_expired(now, index)
         return taken_back
 
@@ -72,10 +73,13 @@ class TakingBack:
             if len(taken_back) >= MOST_AT_ONCE or next_offset is None:
                 break
             index = self._ranges.chunk_from(next_offset)
-            chunk_last = self._ranges.chunk_last(index)
+            looked_at_up_to = self._ranges.chunk_last(index)
             if self._ranges.has_owner(index, owner):
-                taken_back += self._from_chunk(index, lost, Cause.MEMBER_LEFT, limits, now)
-            next_offset = self._ranges.next_from(chunk_last + 1)
+                room = MOST_AT_ONCE - len(taken_back)
+                taken_back += self._from_chunk(index, lost, Cause.MEMBER_LEFT, limits, now, room)
+                if len(taken_back) >= MOST_AT_ONCE:
+                    looked_at_up_to = taken_back[-1].last
+            next_offset = self._ranges.next_from(looked_at_up_to + 1)
         if next_offset is None:
             self._members.forget(owner)
         return taken_back, None if next_offset is None else Rest(owner, next_offset)
@@ -97,6 +101,11 @@ class TakingBack:
 
         Return them, and where to go on; None after the last chunk.
         """
+
+        def is_exhausted(piece: Piece) -> bool:
+            delivery = piece.delivery
+            return delivery.state == AVAILABLE and delivery.delivery_count >= limits.delivery_count
+
         ranges = self._ranges
         exhausted: list[Piece] = []
         offset = ranges.next_from(from_offset)
@@ -104,29 +113,38 @@ class TakingBack:
             if offset is None or len(exhausted) >= MOST_AT_ONCE:
                 break
             index = ranges.chunk_from(offset)
+            looked_at_up_to = ranges.chunk_last(index)
             if ranges.has_count(index, limits.delivery_count):
-                exhausted += [
-                    self._without_member(piece, Cause.LIMIT_LOWERED, limits, now)
-                    for piece in ranges.chunk_pieces(index)
-                    if piece.delivery.state == AVAILABLE
-                    and piece.delivery.delivery_count >= limits.delivery_count
-                ]
-            offset = ranges.next_from(ranges.chunk_last(index) + 1)
-        ranges.put_apart(exhausted)
+                room = MOST_AT_ONCE - len(exhausted)
+                exhausted += self._from_chunk(index, is_exhausted, Cause.LIMIT_LOWERED, limits, now, room)
+                if len(exhausted) >= MOST_AT_ONCE:
+                    looked_at_up_to = exhausted[-1].last
+            offset = ranges.next_from(looked_at_up_to + 1)
         return exhausted, offset
 
     def _from_chunk(
-        self, index: int, lost: Callable[[Piece], bool], cause: Cause, limits: DeliveryLimits, now: Millis
+        self,
+        index: int,
+        lost: Callable[[Piece], bool],
+        cause: Cause,
+        limits: DeliveryLimits,
+        now: Millis,
+        most: int,
     ) -> list[Piece]:
-        """Take back the ranges of a chunk for which `lost` is true; return those."""
+        """Take back the first `most` ranges of a chunk for which `lost` is true; return those."""
         changed: list[Piece] = []
         pieces = self._ranges.chunk_pieces(index)
+        first = end = 0
         for i, piece in enumerate(pieces):
             if lost(piece):
+                first = i if not changed else first
+                end = i + 1
                 pieces[i] = self._without_member(piece, cause, limits, now)
                 changed.append(pieces[i])
+                if len(changed) >= most:
+                    break
         if len(changed) > _MOST_ONE_BY_ONE:
-            self._ranges.put(pieces)
+            self._ranges.put(pieces[first:end])
         else:
             for piece in changed:
                 self._ranges.put((piece,))
