@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -10,9 +11,12 @@ from tests.api.node import drive_request
 from tests.server.share_members import Scene, play
 
 from headgate.api import k78_share_fetch, k79_share_acknowledge, share_requests
+from headgate.core.share import sessions
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import GroupId, MemberId, TopicId
+from headgate.server import request_work
 from headgate.wire.messages import share_acknowledge as acknowledging
+from headgate.wire.messages import share_fetch as fetching
 
 PARTITIONS = 300
 UNKNOWN = TopicId(b"u" * 16)
@@ -61,3 +65,67 @@ def test_acknowledgements_of_many_partitions_are_read_in_steps() -> None:
     topics = [acknowledging.AcknowledgeTopic(topic_id=UNKNOWN, partitions=partitions)]
     assert sum(1 for _ in share_requests.acknowledgements_of(topics)) >= 4
     assert len(drive_request(share_requests.acknowledgements_of(topics))) == count
+
+
+def test_a_request_that_only_names_many_partitions_is_read_in_steps() -> None:
+    """It may acknowledge nothing of any of them."""
+    count = 4 * share_requests._BATCHES_A_STEP
+    partitions = [acknowledging.AcknowledgePartition(partition_index=index) for index in range(count)]
+    topics = [acknowledging.AcknowledgeTopic(topic_id=UNKNOWN, partitions=partitions)]
+    assert sum(1 for _ in share_requests.acknowledgements_of(topics)) >= 4
+
+
+@pytest.mark.interpreted
+def test_the_partitions_of_a_session_change_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that one request names; the session is the same as after a request with few of them."""
+    sizes: list[int] = []
+    change = sessions._change
+
+    def noted(session: Any, added: Any, forgotten: Any) -> None:
+        sizes.append(len(added) + len(forgotten))
+        change(session, added, forgotten)
+
+    monkeypatch.setattr(sessions, "_change", noted)
+    monkeypatch.setattr(sessions, "PARTITIONS_A_STEP", 50)
+    monkeypatch.setattr(k78_share_fetch, "PARTITIONS_A_STEP", 50)
+
+    async def story(scene: Scene) -> None:
+        member = scene.member("m")
+        assert len(await member.fetch(*range(PARTITIONS), topic_id=UNKNOWN)) == PARTITIONS
+        gone = fetching.ForgottenTopic(topic_id=UNKNOWN, partitions=list(range(1, PARTITIONS)))
+        await member.fetch(forgotten_topics_data=[gone])
+        assert member.top_error == ErrorCode.NONE
+        (session,) = scene.node.shares.sessions.of_connection(member.client.connection.line)
+        assert (session.group_id, session.member_id) == (GroupId("g"), MemberId("m"))
+        assert list(session.partitions) == [(UNKNOWN, 0)]
+        assert sum(sizes) >= 2 * PARTITIONS - 1
+        assert max(sizes) <= 50
+
+    play(story)
+
+
+@pytest.mark.interpreted
+def test_a_session_with_many_partitions_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even with one that is lost before all of them are added."""
+    monkeypatch.setattr(sessions, "PARTITIONS_A_STEP", 5)
+    monkeypatch.setattr(k78_share_fetch, "PARTITIONS_A_STEP", 5)
+    monkeypatch.setattr(request_work, "FIRST_SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(request_work, "SLICE_SECONDS", -1.0)
+
+    async def story(scene: Scene) -> None:
+        seen: set[int] = set()
+        for lost_after in range(0, 200, 7):
+            member = scene.member("m")
+            asked = asyncio.ensure_future(member.fetch(*range(PARTITIONS), topic_id=UNKNOWN))
+            for _ in range(lost_after):
+                await asyncio.sleep(0)
+            found = scene.node.shares.sessions.of_connection(member.client.connection.line)
+            seen |= {len(one.partitions) for one in found}
+            member.disconnect()
+            asked.cancel()
+            for _ in range(300):
+                await asyncio.sleep(0)
+            assert len(scene.node.shares.sessions) == 0
+        assert any(0 < size < PARTITIONS for size in seen)
+
+    play(story)

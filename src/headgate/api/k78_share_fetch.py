@@ -14,9 +14,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
-from headgate.api.contract import Call, Node
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.registration import Api
 from headgate.api.share_requests import (
     acknowledge_message,
@@ -36,11 +37,20 @@ from headgate.core.share.fetching import (
     ShareFetchWish,
 )
 from headgate.core.share.partition.model import AcquireMode
-from headgate.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession
+from headgate.core.share.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    PARTITIONS_A_STEP,
+    PartitionKey,
+    SessionRequest,
+    ShareSession,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.wire.messages.share_fetch import (
     AcquiredRecords,
+    FetchTopic,
+    ForgottenTopic,
     LeaderIdAndEpoch,
     PartitionData,
     ShareFetchableTopicResponse,
@@ -179,23 +189,78 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
     error = check_member(request) or _check(request)
     if error:
         return ShareFetchResponse(error_code=error)
+    if _named(request.topics) + _named(request.forgotten_topics_data) > PARTITIONS_A_STEP:
+
+        def begin(asked: SessionRequest) -> None:
+            response = _begin_long(node, call, request, asked)
+            if response is not None:
+                call.answer(response)
+
+        call.in_steps(_read(call, request), begin)
+        return None
     asked = session_request(
         call,
         request,
         added=keys_of(request.topics),
-        forgotten=[
-            (TopicId(topic.topic_id), index)
-            for topic in request.forgotten_topics_data
-            for index in topic.partitions
-        ],
+        forgotten=_forgotten(request.forgotten_topics_data),
         has_acknowledgements=has_acknowledgements(request.topics),
     )
-    session = node.shares.sessions.begin_fetch(asked)
+    session = _session(node, call, asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
-    if request.share_session_epoch == INITIAL_EPOCH:
-        end_with_connection(node, call)
     _Fetch(node, call, request, session).begin()
+    return None
+
+
+def _session(node: Node, call: Call, asked: SessionRequest) -> ShareSession | ErrorCode:
+    session = node.shares.sessions.begin_fetch(asked)
+    if not isinstance(session, ErrorCode) and asked.epoch == INITIAL_EPOCH:
+        end_with_connection(node, call)
+    return session
+
+
+# --- requests that name very many partitions ---
+
+
+def _named(topics: Sequence[FetchTopic | ForgottenTopic]) -> int:
+    return sum(len(topic.partitions) for topic in topics)
+
+
+def _forgotten(topics: Sequence[ForgottenTopic]) -> list[PartitionKey]:
+    return [(TopicId(topic.topic_id), index) for topic in topics for index in topic.partitions]
+
+
+def _read(call: Call, request: ShareFetchRequest) -> RequestSteps[SessionRequest]:
+    """Return what a long request says about its session, in steps."""
+    added: list[PartitionKey] = []
+    forgotten: list[PartitionKey] = []
+    is_acknowledging = False
+    for topic in request.topics:
+        for first in range(0, len(topic.partitions), PARTITIONS_A_STEP):
+            some = topic.partitions[first : first + PARTITIONS_A_STEP]
+            part = (FetchTopic(topic_id=topic.topic_id, partitions=some),)
+            added += keys_of(part)
+            is_acknowledging = is_acknowledging or has_acknowledgements(part)
+            yield None
+    for gone in request.forgotten_topics_data:
+        for first in range(0, len(gone.partitions), PARTITIONS_A_STEP):
+            indexes = gone.partitions[first : first + PARTITIONS_A_STEP]
+            forgotten += _forgotten((ForgottenTopic(topic_id=gone.topic_id, partitions=indexes),))
+            yield None
+    return session_request(
+        call, request, added=added, forgotten=forgotten, has_acknowledgements=is_acknowledging
+    )
+
+
+def _begin_long(
+    node: Node, call: Call, request: ShareFetchRequest, asked: SessionRequest
+) -> ShareFetchResponse | None:
+    """Begin the session at once, so that it ends with the connection; change its partitions in steps."""
+    session = _session(node, call, replace(asked, added=(), forgotten=()))
+    if isinstance(session, ErrorCode):
+        return _refuse(node, call, request, session)
+    steps = node.shares.sessions.change_in_steps(session, asked)
+    call.in_steps(steps, lambda nothing: _Fetch(node, call, request, session).begin())
     return None
 
 

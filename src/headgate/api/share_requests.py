@@ -19,6 +19,7 @@ from headgate.wire.message import Message
 _LONGEST_MEMBER_ID: Final = 36
 _NOT_ACQUIRED: Final = "The member has not acquired all of these records, or not any more."
 _BATCHES_A_STEP: Final = 1_000
+"""Partitions and batches of a request that are read in one step."""
 _MANY: Final = 100
 """A response with more partitions takes some milliseconds to make and to encode."""
 
@@ -55,6 +56,9 @@ def acknowledgements_of(topics: Sequence[Any]) -> RequestSteps[Acknowledgements]
     count = 0
     for topic in topics:
         for partition in topic.partitions:
+            count += 1
+            if not count % _BATCHES_A_STEP:
+                yield None
             if partition.acknowledgement_batches:
                 batches = given.setdefault((TopicId(topic.topic_id), partition.partition_index), [])
                 for one in partition.acknowledgement_batches:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -18,6 +18,8 @@ from headgate.domain.ids import GroupId, MemberId, TopicId
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _GREATEST_EPOCH: Final = 0x7FFF_FFFF
+PARTITIONS_A_STEP: Final = 1_000
+"""A session may have any number of partitions: of very many, so many are looked at in one step."""
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
 
@@ -77,10 +79,19 @@ class ShareSessions:
         session = self._continue(request)
         if isinstance(session, ErrorCode) or request.epoch == FINAL_EPOCH:
             return session
-        session.partitions.update(dict.fromkeys(request.added))
-        for key in request.forgotten:
-            session.partitions.pop(key, None)
+        _change(session, request.added, request.forgotten)
         return session
+
+    def change_in_steps(self, session: ShareSession, request: SessionRequest) -> Generator[None, None, None]:
+        """Change the partitions of a session, which `begin_fetch` returned for a request that named none."""
+        if request.epoch == FINAL_EPOCH:
+            return
+        for some in _some_at_a_time(request.added):
+            _change(session, some, ())
+            yield None
+        for some in _some_at_a_time(() if request.epoch == INITIAL_EPOCH else request.forgotten):
+            _change(session, (), some)
+            yield None
 
     def begin_acknowledge(self, request: SessionRequest) -> ShareSession | ErrorCode:
         """Return the session of an acknowledgement, or the error of the whole response."""
@@ -132,3 +143,14 @@ class ShareSessions:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
         session.next_epoch = 1 if request.epoch == _GREATEST_EPOCH else request.epoch + 1
         return session
+
+
+def _some_at_a_time(keys: Sequence[PartitionKey]) -> Iterator[Sequence[PartitionKey]]:
+    for first in range(0, len(keys), PARTITIONS_A_STEP):
+        yield keys[first : first + PARTITIONS_A_STEP]
+
+
+def _change(session: ShareSession, added: Sequence[PartitionKey], forgotten: Sequence[PartitionKey]) -> None:
+    session.partitions.update(dict.fromkeys(added))
+    for key in forgotten:
+        session.partitions.pop(key, None)

@@ -20,7 +20,7 @@ from headgate.core.share.fetching import (
 )
 from headgate.core.share.partition.checks import Checked, check_batches
 from headgate.core.share.partition.taking_back import Rest
-from headgate.core.share.sessions import PartitionKey, ShareSession, ShareSessions
+from headgate.core.share.sessions import PARTITIONS_A_STEP, PartitionKey, ShareSession, ShareSessions
 from headgate.core.share.state.state import ShareState
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId
@@ -98,11 +98,13 @@ class ShareDelivery:
     def needs_preparation(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> bool:
         """Return whether a fetch must run `prepare` before."""
         known = self._groups.get(group_id, {})
-        return not all(key in known for key in keys)
+        return len(keys) > PARTITIONS_A_STEP or not all(key in known for key in keys)
 
     def prepare(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
         """Open the logs of partitions that are not in use yet, and load their states, in steps."""
-        for key in keys:
+        for number, key in enumerate(keys, 1):
+            if not number % PARTITIONS_A_STEP:
+                yield None
             if group_id not in self._pauses:
                 yield from self._learn_pauses(group_id)
             if key in self._groups.get(group_id, {}):
