@@ -82,13 +82,40 @@ def test_every_argument_is_checked(method: str, argument: str) -> None:
         getattr(admin, method)(**given)
 
 
+@pytest.mark.parametrize("partition", [1 << 31, -1 << 31, 1 << 70])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, at: a.alter_offsets("g", {at: 1}),
+        lambda a, at: a.log_end_offsets([at]),
+        lambda a, at: a.pause_partitions("g", [at]),
+        lambda a, at: a.describe_producers([at]),
+    ],
+)
+def test_a_partition_of_more_than_32_bits_is_named(
+    call: Callable[[Any, object], object], partition: int
+) -> None:
+    """A ValueError says it before anything is sent."""
+    at = TopicPartition("t", partition)
+    with (
+        Admin(NOBODY, timeout_s=1) as admin,
+        pytest.raises(
+            ValueError, match=rf"partition of topic t must be from 0 to 2147483647, not {partition}"
+        ),
+    ):
+        call(admin, at)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda a: a.describe_group(None), "group_id must be a string, not None"),
         (lambda a: a.describe_groups("g"), r"several strings, for instance \['flights'\], not 'g'"),
         (lambda a: a.describe_groups([b"g"]), "an element of group_ids must be a string, not b'g'"),
-        (lambda a: a.describe_topics(NewTopic(name="t")), "names must be several strings.* or None, not New"),
+        (
+            lambda a: a.describe_topics(NewTopic(name="t")),
+            r"several strings.*\['flights'\], or None, not New",
+        ),
         (
             lambda a: a.create_topics([NewTopic(name="t", partitions=UNTYPED)]),
             "^partitions of an element of new must be an int, not <object",

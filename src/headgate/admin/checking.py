@@ -36,6 +36,9 @@ _NAMES = {
     datetime: "a datetime",
     TopicPartition: "a TopicPartition, for instance TopicPartition('flights', 0)",
 }
+_EXAMPLE = ", for instance "
+_MOST_PARTITION = (1 << 31) - 1
+"""Partitions have 32 bits in requests. The broker answers negative ones with an error."""
 _MOST_SHOWN = 200
 """Characters of a value in an error."""
 
@@ -139,7 +142,9 @@ def described(hint: Any) -> str:
         if set(parts) >= {datetime, int}:
             rest = " or None" if NoneType in parts else ""
             return f"a datetime, or an int of milliseconds since the epoch{',' * bool(rest)}{rest}"
-        return " or ".join(described(part) for part in parts)
+        words = [described(part) for part in parts]
+        separator = ", or " if any(_EXAMPLE in text for text in words[:-1]) else " or "
+        return separator.join(words)
     if origin is tuple:
         return f"a tuple of {len(parts)}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -170,10 +175,17 @@ def _is_whole(value: object) -> bool:
 
 
 def _topic_partition(value: Any) -> TopicPartition:
-    """Accept a tuple, too: it is equal to the TopicPartition, and a key of the same dicts."""
+    """Accept a tuple, too: it is equal to the TopicPartition, and a key of the same dicts.
+
+    Raises ValueError for a partition that no request can have.
+    """
     if isinstance(value, tuple) and len(value) == 2:
         topic, partition = value
         if isinstance(topic, str) and _is_whole(partition):
+            if not -_MOST_PARTITION <= partition <= _MOST_PARTITION:
+                raise ValueError(
+                    f"the partition of topic {topic} must be from 0 to {_MOST_PARTITION}, not {partition}"
+                )
             return value if isinstance(value, TopicPartition) else TopicPartition(TopicName(topic), partition)
     raise Mistyped(value, _NAMES[TopicPartition])
 
