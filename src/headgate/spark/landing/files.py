@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from headgate.spark.landing.footers import check_footer, with_checksum
+
 ASIDE_SUFFIX = ".tmp"
 DELTA_LOG = "_delta_log"
 """The folder of a table with its Delta log, which `deltalake` writes."""
@@ -81,7 +83,7 @@ class Folder:
         with pq.ParquetWriter(sink, schema, **options) as writer:
             for table in tables:
                 writer.write_table(table)
-        self.write(name, sink.getvalue().to_pybytes())
+        self.write(name, with_checksum(sink.getvalue().to_pybytes()))
 
     def read_table(
         self, name: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None
@@ -90,7 +92,7 @@ class Folder:
         system, root = self._open()
         path = f"{root}/{name}"
         chosen = None if columns is None else list(columns)
-        with _reading(path):
+        with _reading(system, path):
             return pq.read_table(
                 path,
                 columns=chosen,
@@ -106,20 +108,20 @@ class Folder:
         path = f"{root}/{name}"
         if system.get_file_info(path).type is fs.FileType.NotFound:
             return None
-        with _reading(path):
+        with _reading(system, path):
             found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
         return found
 
     def row_count(self, name: str) -> int:
         """Return the number of rows of a Parquet file. Raises OSError."""
         system, root = self._open()
-        with _reading(f"{root}/{name}"):
+        with _reading(system, f"{root}/{name}"):
             return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
 
     def schema(self, name: str) -> pa.Schema:
         """Return the columns of a Parquet file. Raises OSError."""
         system, root = self._open()
-        with _reading(f"{root}/{name}"):
+        with _reading(system, f"{root}/{name}"):
             return pq.read_schema(f"{root}/{name}", filesystem=system)
 
     def rename(self, name: str, new: str) -> None:
@@ -201,11 +203,16 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Name the file in errors of the library. Raises UnreadableFile, other errors of the system unchanged."""
+def _reading(system: fs.FileSystem, path: str) -> Iterator[None]:
+    """Check the footer of a Parquet file before it is read, and name the file in errors of the library.
+
+    Raises UnreadableFile, other errors of the system unchanged.
+    """
     try:
+        with system.open_input_file(path) as file:
+            check_footer(file)
         yield
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
             raise
         reason = str(problem).partition("\n")[0]
