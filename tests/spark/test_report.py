@@ -138,6 +138,14 @@ def test_a_narrow_screen_has_room_for_the_times_below_a_chart() -> None:
     assert ["between" in each for each in times] == [False, True, False, True, False]
 
 
+def test_a_chart_of_one_moment_shows_a_point_and_its_time_once() -> None:
+    """A line of one point has no length, and five times at one place cannot be read."""
+    picture = lines([Series("a", ((NOW, 7),))], [0])
+    assert re.search(r'd="M[\d.]+ [\d.]+h0"', picture)
+    assert len(re.findall(r">\d\d:\d\d:\d\d<", picture)) == 1
+    assert re.search(r"\.line {[^}]*stroke-linecap: round", page_of("g"))
+
+
 def test_a_page_without_any_group() -> None:
     report = Report(
         source="x",

@@ -126,7 +126,7 @@ def _path(series: Series, frame: _Frame, *, steps: bool) -> str:
             continue
         x, y = f"{frame.x(at):.1f}", f"{frame.y(value):.1f}"
         if not is_open:
-            words.append(f"M{x} {y}")
+            words.append(f"M{x} {y}h0")  # a dot, if there is no other point before the next gap
         elif steps:
             words.append(f"H{x}V{y}")
         else:
@@ -150,11 +150,15 @@ def _values(frame: _Frame) -> Iterator[str]:
 
 
 def _times(frame: _Frame) -> Iterator[str]:
+    shown = ""
     for number in range(_LABELS):
         at = frame.first + frame.span * number // (_LABELS - 1)
         anchor = "start" if number == 0 else "end" if number == _LABELS - 1 else "middle"
         name = ' class="between"' if number % 2 else ""
         text = _moment(at, frame.span)
+        if text == shown:
+            continue
+        shown = text
         yield f'<text{name} x="{frame.x(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{text}</text>'
     if frame.span < _HOUR_MS:
         yield f'<text class="day" x="{_LEFT}" y="{_TOP}">{_day(frame.first)}</text>'
