@@ -8,7 +8,6 @@ MODULES ?= core/offsets
 MINUTES ?= 20
 COMMITS ?= 10000000
 DIGITS ?= 0123456789
-RESULTS := .pytest_cache
 BIN := .venv/bin
 COMPILED := build/compiled
 # Tests wait for servers, clients and the clock for a third of their time: one process more than there are cores.
@@ -30,12 +29,12 @@ demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clien
 	@$(BIN)/python -m demo
 
 test: $(BIN)/.ready java  ## Set up, then run the tests.
-	$(BIN)/python -m pytest -o cache_dir=$(RESULTS) $(IN_PARALLEL) --dist worksteal --ignore=tests/compat --ignore=tests/differential
+	$(BIN)/python -m pytest $(IN_PARALLEL) --dist worksteal --ignore=tests/compat --ignore=tests/differential
 
 compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip installs it (a C compiler needed).
 
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled -o cache_dir=$(RESULTS) $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
 
 test-oldest:  ## Run tests with the oldest versions of the dependencies that pyproject.toml allows.
 	$(PYTHON) -m venv $(OLDEST)
@@ -48,7 +47,7 @@ test-oldest:  ## Run tests with the oldest versions of the dependencies that pyp
 compat: IN_PARALLEL := -n 4
 compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled -o cache_dir=$(RESULTS) $(IN_PARALLEL) --dist loadfile --no-loadscope-reorder tests/compat tests/differential
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile --no-loadscope-reorder tests/compat tests/differential
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .
