@@ -187,10 +187,15 @@ def topics_that_exist(cluster: Cluster, topics: tuple[TopicName, ...] | None) ->
 
 
 def stop_on_sigterm() -> None:
-    """Let a SIGTERM unwind the process's stack: Spark ends the reader's process with it, without a `stop`."""
+    """Let a SIGTERM unwind the process's stack: Spark ends the reader's process with it, without a `stop`.
+
+    Spark may send it twice, when a query is stopped in a call of the reader: the second one must not end the
+    first one's leaving of the group.
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + number)
