@@ -37,7 +37,7 @@ from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.records import OffsetCommit, encode
-from headgate.spark.landing import LandingFailed, LandingRefused, land, offsets_as_of, run_here
+from headgate.spark.landing import LandingFailed, LandingRefused, land, offsets_as_of, offsets_now, run_here
 from headgate.spark.landing.files import Folder, UnreadableFile
 from headgate.spark.landing.job import SourceAway
 from headgate.spark.landing.progress import NAME, read_progress
@@ -224,9 +224,11 @@ def test_a_line_end_behind_the_progress_is_no_damage(broker: Broker, tmp_path: P
     """An editor that saved it unchanged added it."""
     target = tmp_path / "tables"
     land(str(broker.directory), str(target))
+    landed = offsets_now(str(target))
     with (target / NAME).open("ab") as file:
         file.write(b"\n")
     land(str(broker.directory), str(target))
+    assert landed.num_rows and offsets_now(str(target)).equals(landed)
 
 
 def test_a_flipped_bit_in_committed_offsets_is_never_passed_on(broker: Broker, tmp_path: Path) -> None:
