@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,25 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COMPILE = Path(__file__).with_name("compile_modules.py")
+
+
+def missing_headers(include: Path) -> str | None:
+    """Return what to do if Python's C headers are not in this directory. The compiler would tell only after a
+    minute that they are missing, and not what to do.
+    """
+    header = include / "Python.h"
+    if header.exists():
+        return None
+    return (
+        f"Python's C headers are missing: there is no {header}. Debian and Ubuntu have them in python3-dev."
+    )
+
+
+def compile_into(out: Path, modules: list[str]) -> str | None:
+    """Compile these modules of the package; return what went wrong."""
+    command = [sys.executable, str(COMPILE), str(out), *modules]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return finished.stdout if finished.returncode else None
 
 
 class CompileHook(BuildHookInterface[Any]):
@@ -33,10 +53,11 @@ class CompileHook(BuildHookInterface[Any]):
             return
         self._out = tempfile.TemporaryDirectory(prefix="headgate-compiled-")
         out = Path(self._out.name)
-        command = [sys.executable, str(COMPILE), str(out), *self.config["compiled"]]
-        finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if finished.returncode:
-            problem = f"headgate could not be compiled:\n{finished.stdout}"
+        include = Path(sysconfig.get_path("include"))
+        problem = missing_headers(include) or compile_into(out, self.config["compiled"])
+        if problem is not None:
+            self._out.cleanup()
+            problem = f"headgate could not be compiled:\n{problem}"
             if wish == "yes":
                 raise RuntimeError(problem)
             self.app.display_warning(f"{problem}\nIt is installed as it is, and is slower.")
