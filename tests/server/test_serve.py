@@ -130,6 +130,20 @@ def test_too_many_open_files_are_told_with_the_limit_to_raise(number: int, says:
     assert says in told
 
 
+def test_a_directory_of_another_user_is_told_with_both_users(tmp_path: Path) -> None:
+    """As for a container with a mounted directory: the message has what `chown` needs, for a file that cannot
+    be made in the directory, and for one that cannot be opened. A path out of sight has no owner.
+    """
+    denied = OSError(errno.EACCES, "Permission denied", str(tmp_path / ".lock"))
+    whose = f"(the server runs as user {os.geteuid()}; {{}} belongs to user {os.geteuid()})"
+    assert _in_words(denied, tmp_path) == f"{tmp_path}/.lock: Permission denied {whose.format(tmp_path)}"
+    lock = tmp_path / ".lock"
+    lock.write_bytes(b"")
+    assert _in_words(denied, tmp_path) == f"{lock}: Permission denied {whose.format(lock)}"
+    hidden = OSError(errno.EACCES, "Permission denied", str(tmp_path / "a" / "b"))
+    assert _in_words(hidden, tmp_path) == f"{tmp_path}/a/b: Permission denied"
+
+
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A data directory below a plain file cannot be created; the message has its path and the reason."""
     data_dir = tmp_path / "file" / "data"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import tomllib
 from collections.abc import Iterator
@@ -128,7 +129,22 @@ def _in_words(problem: OSError, data_dir: Path) -> str:
     if problem.errno == errno.ENFILE:
         return f"{problem.strerror}: the whole system has no more (sysctl fs.file-max)"
     path = problem.filename or (data_dir if problem.errno == errno.ENOSPC else None)
+    if problem.errno == errno.EACCES and path is not None:
+        return f"{path}: {problem.strerror}{_whose(Path(path))}"
     return str(problem) if path is None else f"{path}: {problem.strerror}"
+
+
+def _whose(path: Path) -> str:
+    """Return who runs the server and who owns the path, or its directory if it does not exist; nothing if
+    neither can be looked at.
+    """
+    for one in (path, path.parent):
+        try:
+            owner = one.stat().st_uid
+        except OSError:
+            continue
+        return f" (the server runs as user {os.geteuid()}; {one} belongs to user {owner})"
+    return ""
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
