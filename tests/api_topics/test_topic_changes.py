@@ -115,6 +115,22 @@ def test_an_assignment_decides_the_partitions(node: OneNode) -> None:
     assert create(node, assigned([1], [1]))[0].num_partitions == 2
 
 
+def test_a_request_creates_at_most_ten_thousand_partitions(node: OneNode) -> None:
+    """More, of all its topics together, are refused as a whole: every client would get their metadata."""
+    assert create(node, creatable("wide", 10_000), validate_only=True)[0].error_code == ErrorCode.NONE
+    for topics in (
+        [creatable("huge", 2**31 - 1)],
+        [creatable("wide", 10_000), creatable("more", -1, -1)],
+        [creatable("wide", 10_000), assigned([1])],
+    ):
+        for is_only_checked in (True, False):
+            answers = create(node, *topics, validate_only=is_only_checked)
+            assert {one.error_code for one in answers} == {ErrorCode.POLICY_VIOLATION}
+            assert len(answers) == len(topics)
+    assert len(node.topics) == 0
+    assert create(node, creatable("wide", 10_000), creatable("none", -5))[0].error_code == ErrorCode.NONE
+
+
 CREATE_REFUSALS = [
     ("taken", creatable("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
     ("no partitions", creatable(partitions=0), ErrorCode.INVALID_PARTITIONS),
@@ -288,12 +304,29 @@ def test_partitions_are_added_durably(node: OneNode) -> None:
     assert topic.partition_count == 5
 
 
+def test_a_request_adds_at_most_ten_thousand_partitions(node: OneNode) -> None:
+    """As many as one creates; a topic gets more of them in several requests."""
+    topics = [node.topic("here", 1), node.topic("there", 1)]
+
+    def grow(*counts: int) -> set[ErrorCode]:
+        wanted = [
+            CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
+            for topic, count in zip(topics, counts, strict=False)
+        ]
+        answer = node.ask(k37_create_partitions.API, CreatePartitionsRequest(topics=wanted), 3)
+        return {ErrorCode(one.error_code) for one in answer.results}
+
+    assert grow(2**31 - 1) == grow(6_000, 6_000) == {ErrorCode.POLICY_VIOLATION}
+    assert [topic.partition_count for topic in topics] == [1, 1]
+    assert grow(10_001) == grow(20_001) == {ErrorCode.NONE}
+
+
 EXTEND_REFUSALS = [
     ("unknown", extension(3, name="x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ("as many", extension(2), ErrorCode.INVALID_PARTITIONS),
     ("fewer", extension(1), ErrorCode.INVALID_PARTITIONS),
     ("negative", extension(-1), ErrorCode.INVALID_PARTITIONS),
-    ("absurd", extension((1 << 31) - 1), ErrorCode.INVALID_PARTITIONS),
+    ("absurd", extension((1 << 31) - 1), ErrorCode.POLICY_VIOLATION),
     ("too few assignments", extension(4, [1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ("another broker", extension(3, [2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ("internal", extension(3, name="__consumer_offsets"), ErrorCode.INVALID_PARTITIONS),

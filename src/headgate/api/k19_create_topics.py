@@ -6,7 +6,8 @@ above one, or an assignment to another broker, is refused. With `validate_only` 
 an id of no topic. From version 5 the response has the partitions and settings, from 7 the topic's id.
 
 Of several mistakes one is told, the first in Kafka's order: a repeated name, the name, the settings, and then
-assignments, replication factor and partitions.
+assignments, replication factor and partitions. A request for more partitions than one may create is
+refused as a whole before that, as by Kafka.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
 from headgate.api.registration import Api
-from headgate.api.topic_answers import create_in_steps, new_topic_id, refuse_assignment
+from headgate.api.topic_answers import create_in_steps, new_topic_id, refuse_assignment, refuse_partitions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import TOPIC_SETTINGS
 from headgate.security.resources import Operation
@@ -42,6 +43,11 @@ def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
 
 def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopicsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
+    too_many = refuse_partitions(
+        sum(_partition_count(node, topic) for topic in request.topics if times_named[topic.name] == 1)
+    )
+    if too_many is not None:
+        return CreateTopicsResponse(topics=[_refused(topic.name, too_many) for topic in request.topics])
     results: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
     described: _Described = {}
@@ -125,15 +131,18 @@ def _refuse_assignments(node: Node, topic: CreatableTopic) -> Refusal | None:
     return refuse_assignment(node, [assignment.broker_ids for assignment in topic.assignments])
 
 
-def _new_topic(node: Node, topic: CreatableTopic) -> NewTopic:
+def _partition_count(node: Node, topic: CreatableTopic) -> int:
+    """Return how many partitions the request wants; 0 for what is no number of partitions."""
     if topic.assignments:
-        partition_count = len(topic.assignments)
-    elif topic.num_partitions == -1:
-        partition_count = int(node.settings["num.partitions"])
-    else:
-        partition_count = topic.num_partitions
+        return len(topic.assignments)
+    if topic.num_partitions == -1:
+        return int(node.settings["num.partitions"])
+    return max(0, topic.num_partitions)
+
+
+def _new_topic(node: Node, topic: CreatableTopic) -> NewTopic:
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
-    return NewTopic(topic.name, new_topic_id(), partition_count, overrides)
+    return NewTopic(topic.name, new_topic_id(), _partition_count(node, topic), overrides)
 
 
 def _accepted(node: Node, new: NewTopic, described: _Described) -> CreatableTopicResult:

@@ -1,7 +1,8 @@
 """CreatePartitions (key 37), versions 0-3: raise a topic's number of partitions.
 
 `count` is the new total. An assignment, if given, has one entry for each new partition and names this node.
-Internal topics have a fixed number: it determines which partition coordinates a group.
+Internal topics have a fixed number: it determines which partition coordinates a group. Like the creation of
+topics, a request that would add more partitions than one may is refused as a whole; Kafka fails to serve it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
 from headgate.api.registration import Api
-from headgate.api.topic_answers import refuse_assignment
+from headgate.api.topic_answers import refuse_assignment, refuse_partitions
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.topics.refusal import Refusal
@@ -31,10 +32,15 @@ def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> None:
 def _answer(node: Node, request: CreatePartitionsRequest) -> RequestSteps[CreatePartitionsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
+    too_many = refuse_partitions(
+        sum(_added(node, topic) for topic in request.topics if times_named[topic.name] == 1)
+    )
     for topic in request.topics:
         yield None
-        if times_named[topic.name] > 1:
-            refusal: Refusal | None = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        if too_many is not None:
+            refusal: Refusal | None = too_many
+        elif times_named[topic.name] > 1:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         else:
             refusal = _extend(node, topic, validate_only=request.validate_only)
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
@@ -42,6 +48,11 @@ def _answer(node: Node, request: CreatePartitionsRequest) -> RequestSteps[Create
             result.error_code = refusal.error
             result.error_message = refusal.message
     return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _added(node: Node, wanted: CreatePartitionsTopic) -> int:
+    topic = node.topics.by_name(wanted.name)
+    return 0 if topic is None else max(0, wanted.count - topic.partition_count)
 
 
 def _extend(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> Refusal | None:

@@ -19,6 +19,10 @@ from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 
+MOST_PARTITIONS_AT_ONCE = 10_000
+"""Partitions that one request may create or add, as in Kafka: more is a mistake that every client would feel,
+because their metadata has every partition.
+"""
 _CREATED_AT_ONCE = 100
 NOT_ASKED = -(1 << 31)
 """Value of authorized operations that the request did not ask for."""
@@ -97,6 +101,17 @@ def create_in_steps(node: Node, wanted: Sequence[NewTopic]) -> RequestSteps[list
             yield None
         results += node.topics.create_all(wanted[first : first + _CREATED_AT_ONCE], node.system_time())
     return results
+
+
+def refuse_partitions(count: int) -> Refusal | None:
+    """Return why one request may not create or add so many partitions; None if it may."""
+    if count > MOST_PARTITIONS_AT_ONCE:
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            "Excessively large number of partitions per request. At most "
+            f"{MOST_PARTITIONS_AT_ONCE} can be created at once.",
+        )
+    return None
 
 
 def refuse_assignment(node: Node, assignments: Sequence[Sequence[int]]) -> Refusal | None:

@@ -75,6 +75,27 @@ def topics_that_cannot_be(ask: Script) -> None:
             _create(ask, create_topic_entries(named, version=version))
 
 
+def more_partitions_than_one_request_may_create(ask: Script) -> None:
+    """Of one topic, of several together, and with other mistakes: none is created."""
+    many: dict[str, Any] = {"name": f"{ask.name}-many", "num_partitions": 10_001}
+    half: dict[str, Any] = {"name": f"{ask.name}-half", "num_partitions": 5_001}
+    few: dict[str, Any] = {"name": f"{ask.name}-few", "num_partitions": 5_000}
+    bad = {"configs": [{"name": "no.such.setting", "value": "1"}]}
+    for entries in (
+        (many,),
+        (half, few),
+        (half, few | {"num_partitions": -2}, half),
+        (many | bad, few),
+        (many | {"replication_factor": 0},),
+        (many | {"name": "a b"},),
+        (many, many),
+        (many, half, half),
+    ):
+        for version in (4, 7):
+            _create(ask, create_topic_entries(*entries, version=version).but(validate_only=version == 4))
+    ask(metadata(many["name"], half["name"], few["name"]))
+
+
 def topics_with_several_mistakes(ask: Script) -> None:
     """One of them is told; what no broker checks is accepted."""
     bad, null = ({"name": "retention.ms", "value": value} for value in ("soon", None))
