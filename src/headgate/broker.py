@@ -83,7 +83,8 @@ class Broker:
     def start(self) -> None:
         """Start the server, on its previous port if it ran before.
 
-        Raises BrokerFailed, also for one that runs; that one is left alone.
+        Raises BrokerFailed, also for one that runs; that one is left alone. A start that is interrupted, for
+        instance by the time limit of a test, leaves no server behind.
         """
         if self._process is not None and self._process.poll() is None:
             raise BrokerFailed(f"the server runs already, at {self.bootstrap_servers}")
@@ -104,7 +105,11 @@ class Broker:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        self.port = self._wait_until_ready(logged_before)
+        try:
+            self.port = self._wait_until_ready(logged_before)
+        except BaseException:  # also what a signal raises: the time limit of a test, Ctrl-C
+            self.kill()
+            raise
 
     def _opened_log(self) -> TextIO:
         """Open the file for what the server logs, beside the data directory. Raises BrokerFailed."""

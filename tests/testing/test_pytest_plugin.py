@@ -358,6 +358,23 @@ def test_a_broker_that_runs_is_not_started_again(tmp_path: Path) -> None:
         assert broker.pid == pid and broker.why_ended() is None
 
 
+def test_an_interrupted_start_leaves_no_server_behind(tmp_path: Path) -> None:
+    """As the time limit of a test interrupts it, also where warnings are errors: they would tell of it."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest, signal\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def limit():\n"
+        "    def late(*_): raise TimeoutError('the test is late')\n"
+        "    signal.signal(signal.SIGALRM, late)\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+    )
+    source = "def test_it(headgate_test_broker): pass"
+    done = run_pytest(tmp_path, source, "-W", "error")
+    assert "the test is late" in done.stdout
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert "ResourceWarning" not in done.stdout + done.stderr
+
+
 def test_files_of_the_project_do_not_get_into_the_way(tmp_path: Path) -> None:
     """Such as one that is called like a module of Python, where the tests are run."""
     (tmp_path / "queue.py").write_text("raise RuntimeError('of the project')")
