@@ -336,7 +336,7 @@ def test_merged_files_are_limited_by_the_size_of_their_rows(
             patch.setattr(job, "merge_tasks", lambda *_: [])
             land(str(log.directory), str(target), is_sampling=False)
     (first, *_) = Folder(str(target)).names("offset_commits")
-    size = int((Folder(str(target)).metadata(first) or {})[b"headgate.bytes"])
+    size = int(Folder(str(target)).footer(first).metadata[b"headgate.bytes"])
     monkeypatch.setattr(merging, "MOST_BYTES", 2 * size + 10)
     make_due(target)
     land(str(log.directory), str(target), is_sampling=False)

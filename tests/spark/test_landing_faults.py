@@ -37,7 +37,15 @@ from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.records import OffsetCommit, encode
-from headgate.spark.landing import LandingFailed, LandingRefused, land, offsets_as_of, offsets_now, run_here
+from headgate.spark.landing import (
+    LandingFailed,
+    LandingRefused,
+    files,
+    land,
+    offsets_as_of,
+    offsets_now,
+    run_here,
+)
 from headgate.spark.landing.files import Folder, UnreadableFile
 from headgate.spark.landing.job import SourceAway
 from headgate.spark.landing.progress import NAME, read_progress
@@ -232,7 +240,7 @@ def test_a_line_end_behind_the_progress_is_no_damage(broker: Broker, tmp_path: P
 
 
 def test_a_flipped_bit_in_committed_offsets_is_never_passed_on(broker: Broker, tmp_path: Path) -> None:
-    """Neither in a row nor in the end offset and the pending commits, which are metadata of the file."""
+    """Neither in a row nor in the end offset and the pending commits, which are behind the rows."""
     target = tmp_path / "tables"
     land(str(broker.directory), str(target))
     folder = Folder(str(target))
@@ -442,15 +450,15 @@ def test_files_of_later_days_are_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     for day in range(5):
         log.append(0, [later_commit(day, day), event(day), later_commit(10 + day, day + 0.05)])
         land(str(log.directory), str(target), is_sampling=False)
-    read, rows_read = Folder.read_table, 0
+    read, rows_read = files._rows, 0
 
-    def counting(self: Folder, *arguments: Any) -> pa.Table:
+    def counting(*arguments: Any) -> pa.Table:
         nonlocal rows_read
-        found = read(self, *arguments)
+        found = read(*arguments)
         rows_read += found.num_rows
         return found
 
-    monkeypatch.setattr(Folder, "read_table", counting)
+    monkeypatch.setattr(files, "_rows", counting)
     assert offsets_as_of(str(target), NOW + DAY_MS)["committed_offset"].to_pylist() == [1]
     assert rows_read == 2  # the snapshot of the first day, and a commit of the second
 
@@ -472,14 +480,14 @@ def test_a_run_between_two_looks_at_a_snapshot_changes_no_answer(
     before = offsets_as_of(str(target), at)
     assert before["committed_offset"].to_pylist()[0] == 60
     broker.append(0, [later_commit(70, 5)])
-    look = Folder.metadata
+    look = Folder.footer
 
-    def then_land(self: Folder, name: str) -> dict[bytes, bytes] | None:
+    def then_land(self: Folder, name: str) -> pq.FileMetaData:
         found = look(self, name)
         land(str(broker.directory), str(target))
         return found
 
-    monkeypatch.setattr(Folder, "metadata", then_land)
+    monkeypatch.setattr(Folder, "footer", then_land)
     assert offsets_as_of(str(target), at).equals(before)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from base64 import b64encode
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from tests.spark.coordinator_records import GROUP, MEMBER, NOW
 from tests.spark.support import collect, rows_of, write_segment
 from tests.spark.test_consumer_events import assignment, member
@@ -35,6 +37,9 @@ from headgate.records.share_group_model import ShareGroupMetadata
 from headgate.spark.group_transforms import assignments, rebalances
 from headgate.spark.landing import current, groups
 from headgate.spark.landing.current import COMMITS_SCHEMA
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.progress import LandingRefused
+from headgate.spark.landing.state import load_offsets_file, save_offsets
 from headgate.spark.schemas import arrow_schema
 from headgate.spark.source import GROUP_EVENTS_VIEW
 
@@ -151,6 +156,41 @@ def test_offsets_are_those_of_the_coordinator_wherever_the_log_is_cut(seed: int)
         for row in commits + [row for row in markers if row["event"] != "other"]
     ]
     assert state.last_time == max(times)
+
+
+def with_pending(count: int, metadata: str) -> current.Offsets:
+    """Return a state with pending commits, each with that metadata."""
+    row = {"group_id": "g", "topic": "t", "partition": 0, "log_offset": 0, "metadata": metadata}
+    row |= {"is_tombstone": False, "is_transactional": True, "producer_id": 7}
+    pending = pa.Table.from_pylist([row] * count, COMMITS_SCHEMA)
+    return current.Offsets(9, 5, current.CURRENT_SCHEMA.empty_table(), pending)
+
+
+def test_any_number_of_pending_commits_is_read_again(tmp_path: Path) -> None:
+    """A client may leave a transaction open. Arrow reads no footer with more than 100 MB of text."""
+    offsets = with_pending(15, "m" * (1 << 22))
+    save_offsets(Folder(str(tmp_path)), "c.parquet", offsets)
+    assert load_offsets_file(Folder(str(tmp_path)), "c.parquet") == offsets
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_pending_commits_of_an_earlier_release_are_read(tmp_path: Path, checksum: bool) -> None:
+    """It had them in the metadata."""
+    offsets = with_pending(3, "")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, COMMITS_SCHEMA) as stream:
+        stream.write_table(offsets.pending)
+    pending = b64encode(sink.getvalue().to_pybytes())
+    metadata = {b"headgate.end": b"9", b"headgate.last_time_us": b"5", b"headgate.pending": pending}
+    if checksum:
+        metadata[b"headgate.crc32c"] = b"%d" % crc32c(b"9 5 " + pending)
+    folder = Folder(str(tmp_path))
+    folder.write_table("c.parquet", offsets.rows.replace_schema_metadata(metadata))
+    assert load_offsets_file(folder, "c.parquet") == offsets
+    metadata[b"headgate.pending"] = pending[:40] + b"AAAA" + pending[44:90]
+    folder.write_table("c.parquet", offsets.rows.replace_schema_metadata(metadata))
+    with pytest.raises(LandingRefused, match=r"c\.parquet is damaged"):
+        load_offsets_file(folder, "c.parquet")
 
 
 FLIGHTS = TopicId(bytes(range(16)))

@@ -103,8 +103,11 @@ def _snapshot(target: Folder, partition: int, time_us: int) -> Offsets | None:
     folder = f"{tables.OFFSETS_DAILY}/log_partition={partition}"
     daily = reversed([name for name in target.names(folder) if tables.is_landed(name)])
     for name in (tables.current_file(tables.OFFSETS_CURRENT, partition), *daily):
-        metadata = target.metadata(name)
-        if metadata is not None and int(metadata.get(LAST_TIME_KEY, 0)) <= time_us:
+        try:
+            metadata = target.footer(name).metadata or {}
+        except FileNotFoundError:
+            continue
+        if int(metadata.get(LAST_TIME_KEY, 0)) <= time_us:
             found = load_offsets_file(target, name)
             # A run may have replaced the file since.
             if found is not None and found.last_time <= time_us:

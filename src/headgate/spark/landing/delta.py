@@ -34,6 +34,7 @@ from headgate.spark.options import OptionError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
+    from pyarrow.parquet import FileMetaData
 
 _DATE, _LOG_PARTITION = "date", "log_partition"
 _PARTITION_TYPES: Mapping[str, pa.DataType] = {_LOG_PARTITION: pa.int32(), _DATE: pa.string()}
@@ -110,10 +111,13 @@ def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
     removed = {path: known[path] for path in sorted(known.keys() - files.keys())}
     if not added and not removed:
         return
-    merged = _merged(target, added, removed)
-    adding = [_add_action(target, one, data_change=_path(one) not in merged) for one in added]
+    footers = {_path(one): target.footer(one.name) for one in added}
+    merged = _merged({path: footer.num_rows for path, footer in footers.items()}, removed)
+    adding = [
+        _add_action(one, footers[_path(one)].num_rows, data_change=_path(one) not in merged) for one in added
+    ]
     if log is None:
-        _create(uri, _schema(target, added), adding)
+        _create(uri, _schema(footers), adding)
         return
     now = time.time_ns() // 1_000_000
     gone = [
@@ -121,7 +125,7 @@ def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
         for path, one in removed.items()
     ]
     if added:
-        _add_columns(log, _schema(target, added))
+        _add_columns(log, _schema(footers))
     columns = log.metadata().partition_columns
     log.create_write_transaction([*adding, *gone], "append", log.schema(), columns)
 
@@ -155,7 +159,7 @@ def _check_writer(uri: str, table: str, known: Iterable[str]) -> None:
         )
 
 
-def _add_action(target: Folder, file: FileAbout, *, data_change: bool) -> AddAction:
+def _add_action(file: FileAbout, row_count: int, *, data_change: bool) -> AddAction:
     from deltalake.transaction import AddAction
 
     return AddAction(
@@ -164,20 +168,22 @@ def _add_action(target: Folder, file: FileAbout, *, data_change: bool) -> AddAct
         partition_values=_partition_values(file.name),
         modification_time=file.modified_ms,
         data_change=data_change,
-        stats=json.dumps({"numRecords": target.row_count(file.name)}),
+        stats=json.dumps({"numRecords": row_count}),
     )
 
 
-def _merged(target: Folder, added: Iterable[FileAbout], removed: Mapping[str, _Logged]) -> set[str]:
-    """Return the added files that have only rows of removed ones, and these, by their names and rows."""
+def _merged(added: Mapping[str, int], removed: Mapping[str, _Logged]) -> set[str]:
+    """Return the added files that have only rows of removed ones, and these, by their names and rows.
+
+    `added` has the number of rows of each added file.
+    """
     by_folder: dict[str, list[str]] = defaultdict(list)
     for path in removed:
         by_folder[path.rpartition("/")[0]].append(path)
     merged = set()
-    for file in added:
-        path = _path(file)
+    for path, row_count in added.items():
         parts = [one for one in by_folder[path.rpartition("/")[0]] if _is_part(one, path)]
-        if parts and sum(removed[one].row_count for one in parts) == target.row_count(file.name):
+        if parts and sum(removed[one].row_count for one in parts) == row_count:
             merged |= {path, *parts}
     return merged
 
@@ -198,10 +204,10 @@ def _add_columns(log: DeltaTable, schema: pa.Schema) -> None:
         log.alter.add_columns(missing)
 
 
-def _schema(target: Folder, files: Iterable[FileAbout]) -> pa.Schema:
+def _schema(footers: Mapping[str, FileMetaData]) -> pa.Schema:
     """Return the columns of one or more files, with those in their paths."""
-    schemas = [target.schema(one.name).remove_metadata() for one in files]
-    columns = [pa.field(name, _PARTITION_TYPES[name]) for name in _partition_values(next(iter(files)).name)]
+    schemas = [footer.schema.to_arrow_schema().remove_metadata() for footer in footers.values()]
+    columns = [pa.field(name, _PARTITION_TYPES[name]) for name in _partition_values(next(iter(footers)))]
     return pa.schema([*pa.unify_schemas(schemas, promote_options="permissive"), *columns])
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from headgate.spark.landing.footers import check_footer, with_checksum
+from headgate.spark.landing.footers import attached_to, checked_footer, with_checksum
 
 ASIDE_SUFFIX = ".tmp"
 DELTA_LOG = "_delta_log"
@@ -72,57 +72,46 @@ class Folder:
         system, root = self._open()
         self._put(system, f"{root}/{name}", content)
 
-    def write_table(self, name: str, table: pa.Table) -> None:
-        """Write a Parquet file, replacing any other of its name. Raises OSError."""
-        self.write_tables(name, table.schema, [table])
+    def write_table(self, name: str, table: pa.Table, attached: bytes = b"") -> None:
+        """Write a Parquet file, replacing any other of its name. Raises OSError.
 
-    def write_tables(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        `attached` are bytes in the file for `read_with_attached`, which other readers pass over.
+        """
+        self.write_tables(name, table.schema, [table], attached)
+
+    def write_tables(
+        self, name: str, schema: pa.Schema, tables: Iterable[pa.Table], attached: bytes = b""
+    ) -> None:
         """Write the tables as one Parquet file, of which at most one is in memory uncompressed."""
         sink = pa.BufferOutputStream()
         options = {"compression": "zstd", "write_page_checksum": True, **_encodings(schema)}
         with pq.ParquetWriter(sink, schema, **options) as writer:
             for table in tables:
                 writer.write_table(table)
-        self.write(name, with_checksum(sink.getvalue().to_pybytes()))
+        self.write(name, with_checksum(sink.getvalue().to_pybytes(), attached))
 
     def read_table(
         self, name: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> pa.Table:
         """Read a Parquet file: these columns, and the rows that fulfil `where`. Raises OSError."""
-        system, root = self._open()
-        path = f"{root}/{name}"
         chosen = None if columns is None else list(columns)
-        with _reading(system, path):
-            return pq.read_table(
-                path,
-                columns=chosen,
-                filters=where,
-                filesystem=system,
-                partitioning=None,
-                page_checksum_verification=True,
-            )
+        with self._checked(name) as (file, _):
+            return _rows(file, chosen, where)
 
-    def metadata(self, name: str) -> dict[bytes, bytes] | None:
-        """Return the metadata of a Parquet file; None if it does not exist."""
-        system, root = self._open()
-        path = f"{root}/{name}"
-        if system.get_file_info(path).type is fs.FileType.NotFound:
-            return None
-        with _reading(system, path):
-            found: dict[bytes, bytes] = pq.read_schema(path, filesystem=system).metadata or {}
-        return found
+    def read_with_attached(self, name: str, size_key: bytes) -> tuple[pa.Table, bytes]:
+        """Read a whole Parquet file and the bytes attached to it, whose number is in the metadata of that
+        key, in one read. Raises OSError, FileNotFoundError if it does not exist.
+        """
+        with self._checked(name) as (file, footer):
+            file.seek(0)
+            content = file.read()
+            size = int((footer.metadata or {}).get(size_key, 0))
+            return _rows(pa.BufferReader(content), None, None), attached_to(content, size)
 
-    def row_count(self, name: str) -> int:
-        """Return the number of rows of a Parquet file. Raises OSError."""
-        system, root = self._open()
-        with _reading(system, f"{root}/{name}"):
-            return int(pq.read_metadata(f"{root}/{name}", filesystem=system).num_rows)
-
-    def schema(self, name: str) -> pa.Schema:
-        """Return the columns of a Parquet file. Raises OSError."""
-        system, root = self._open()
-        with _reading(system, f"{root}/{name}"):
-            return pq.read_schema(f"{root}/{name}", filesystem=system)
+    def footer(self, name: str) -> pq.FileMetaData:
+        """Return the footer of a Parquet file. Raises OSError, FileNotFoundError if it does not exist."""
+        with self._checked(name) as (_, footer):
+            return footer
 
     def rename(self, name: str, new: str) -> None:
         """Rename a file. Raises OSError."""
@@ -171,6 +160,25 @@ class Folder:
         system, root = fs.FileSystem.from_uri(self.uri)
         return system, root.rstrip("/")
 
+    @contextmanager
+    def _checked(self, name: str) -> Iterator[tuple[pa.NativeFile, pq.FileMetaData]]:
+        """Open a Parquet file and check its footer; name the file in errors of the library.
+
+        Raises UnreadableFile, other errors of the system unchanged.
+        """
+        system, root = self._open()
+        path = f"{root}/{name}"
+        try:
+            with system.open_input_file(path) as file:
+                yield file, checked_footer(file)
+        except (pa.ArrowException, OSError, ValueError) as problem:
+            if isinstance(problem, OSError) and problem.errno is not None:
+                raise
+            reason = str(problem).partition("\n")[0]
+            raise UnreadableFile(
+                f"{path} cannot be read: {reason}; restore it, or land elsewhere"
+            ) from problem
+
     def _put(self, system: fs.FileSystem, path: str, content: bytes) -> None:
         parent = path.rpartition("/")[0]
         if isinstance(system, fs.LocalFileSystem):
@@ -202,21 +210,10 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
     return {"use_dictionary": texts, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
 
 
-@contextmanager
-def _reading(system: fs.FileSystem, path: str) -> Iterator[None]:
-    """Check the footer of a Parquet file before it is read, and name the file in errors of the library.
-
-    Raises UnreadableFile, other errors of the system unchanged.
-    """
-    try:
-        with system.open_input_file(path) as file:
-            check_footer(file)
-        yield
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        if isinstance(problem, OSError) and problem.errno is not None:
-            raise
-        reason = str(problem).partition("\n")[0]
-        raise UnreadableFile(f"{path} cannot be read: {reason}; restore it, or land elsewhere") from problem
+def _rows(source: pa.NativeFile, columns: list[str] | None, where: pc.Expression | None) -> pa.Table:
+    return pq.read_table(
+        source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True
+    )
 
 
 def _aside_name(name: str) -> str:

@@ -95,7 +95,8 @@ def _groups(target: Folder, names: Sequence[str]) -> Iterator[list[str]]:
     group: list[str] = []
     rows = size = 0
     for name in sorted(names, key=_bounds):
-        count, bytes_more = target.row_count(name), int((target.metadata(name) or {}).get(_SIZE_KEY, 0))
+        footer = target.footer(name)
+        count, bytes_more = footer.num_rows, int((footer.metadata or {}).get(_SIZE_KEY, 0))
         if group and (rows + count > MOST_ROWS or size + bytes_more > MOST_BYTES):
             if len(group) > 1:
                 yield group

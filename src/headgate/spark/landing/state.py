@@ -1,12 +1,12 @@
 """The states of a partition of the log that a run leaves for the next one, in files.
 
-`offsets_current` is both a table and a state: the metadata of its file has the end offset, the latest time,
-and the pending transactional commits. The state of the groups is a file of JSON.
+`offsets_current` is both a table and a state: the metadata of its file has the end offset and the latest
+time, and attached to it are the pending transactional commits. The state of the groups is a file of JSON.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -21,9 +21,12 @@ from headgate.spark.landing.progress import LandingRefused
 
 END_KEY = b"headgate.end"
 LAST_TIME_KEY = b"headgate.last_time_us"
+_PENDING_SIZE_KEY = b"headgate.pending_bytes"
+"""The size of the pending commits, which are attached to the file: an Arrow stream."""
 _PENDING_KEY = b"headgate.pending"
+"""The pending commits in a file of an earlier release, as base64."""
 _CHECKSUM_KEY = b"headgate.crc32c"
-"""Of the three others: Parquet's checksums do not cover metadata. Files of earlier releases have none."""
+"""Of the three others. Files of earlier releases have none."""
 
 
 def groups_file(partition: int) -> str:
@@ -48,46 +51,59 @@ def landed_offsets(target: Folder, partition: int) -> Offsets:
 def load_offsets_file(target: Folder, name: str) -> Offsets | None:
     """Return the committed offsets in a file; None if it does not exist.
 
-    Rows and metadata are of one read: a run may replace the file at any time. Raises LandingRefused if the
-    file is not one of a landing, OSError.
+    All is of one read: a run may replace the file at any time. Raises LandingRefused if the file is not one
+    of a landing, OSError.
     """
-    if not target.has(name):
+    try:
+        rows, attached = target.read_with_attached(name, _PENDING_SIZE_KEY)
+    except FileNotFoundError:
         return None
-    rows = target.read_table(name)
     metadata = rows.schema.metadata or {}
     has_columns = rows.schema.remove_metadata().equals(CURRENT_SCHEMA)
-    if not has_columns or not {END_KEY, LAST_TIME_KEY, _PENDING_KEY} <= metadata.keys():
+    has_pending = _PENDING_SIZE_KEY in metadata or _PENDING_KEY in metadata
+    if not has_columns or not has_pending or not {END_KEY, LAST_TIME_KEY} <= metadata.keys():
         raise LandingRefused(
             f"{target.uri}/{name} was not written by a landing; restore it, or land elsewhere"
         )
-    if metadata.get(_CHECKSUM_KEY, found := _checksum(metadata)) != found:
-        raise LandingRefused(f"{target.uri}/{name} is damaged; restore it, or land elsewhere")
-    with pa.ipc.open_stream(b64decode(metadata[_PENDING_KEY])) as stream:
-        pending = stream.read_all()
-    return Offsets(
-        int(metadata[END_KEY]), int(metadata[LAST_TIME_KEY]), rows.replace_schema_metadata(), pending
-    )
+    pending = metadata.get(_PENDING_KEY, attached)
+    try:
+        if metadata.get(_CHECKSUM_KEY, found := _checksum(metadata, pending)) != found:
+            raise ValueError("the checksum is wrong")
+        stream = b64decode(pending) if _PENDING_KEY in metadata else pending
+        with pa.ipc.open_stream(stream) as commits:
+            return Offsets(
+                int(metadata[END_KEY]),
+                int(metadata[LAST_TIME_KEY]),
+                rows.replace_schema_metadata(),
+                commits.read_all(),
+            )
+    except (ValueError, OSError, pa.ArrowException) as problem:
+        raise LandingRefused(
+            f"{target.uri}/{name} is damaged ({problem}); restore it, or land elsewhere"
+        ) from problem
 
 
 def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
     """Replace a file of committed offsets, sorted by key. Raises OSError."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, COMMITS_SCHEMA) as stream:
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, COMMITS_SCHEMA, options=packed) as stream:
         stream.write_table(sorted_rows(offsets.pending, ("log_offset",)))
+    pending = sink.getvalue().to_pybytes()
     metadata = {
-        END_KEY: str(offsets.end).encode(),
-        LAST_TIME_KEY: str(offsets.last_time).encode(),
-        _PENDING_KEY: b64encode(sink.getvalue().to_pybytes()),
+        END_KEY: b"%d" % offsets.end,
+        LAST_TIME_KEY: b"%d" % offsets.last_time,
+        _PENDING_SIZE_KEY: b"%d" % len(pending),
     }
-    metadata[_CHECKSUM_KEY] = _checksum(metadata)
+    metadata[_CHECKSUM_KEY] = _checksum(metadata, pending)
     rows = offsets.rows
     if not is_sorted(rows, KEY):  # mostly sorted, and a few new ones: Arrow's sort is quick then
         rows = rows.sort_by([(column, "ascending") for column in KEY])
-    target.write_table(name, rows.replace_schema_metadata(metadata))
+    target.write_table(name, rows.replace_schema_metadata(metadata), pending)
 
 
-def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:
-    return b"%d" % crc32c(b" ".join(metadata[key] for key in (END_KEY, LAST_TIME_KEY, _PENDING_KEY)))
+def _checksum(metadata: Mapping[bytes, bytes], pending: bytes) -> bytes:
+    return b"%d" % crc32c(b" ".join((metadata[END_KEY], metadata[LAST_TIME_KEY], pending)))
 
 
 def load_groups(target: Folder, partition: int) -> Groups | None:

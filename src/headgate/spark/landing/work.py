@@ -221,7 +221,7 @@ def _write(task: LandingTask, table: str, rows: pa.Table, *, has_gap: bool = Fal
     for date, of_date in by_date(rows, tables.TIME[table]):
         name = tables.range_file(table, task.where.partition, date, task.start, task.end)
         # An attempt before this one may have read records that were removed from the log since.
-        if has_gap and target.has(name) and target.row_count(name) > of_date.num_rows:
+        if has_gap and target.has(name) and target.footer(name).num_rows > of_date.num_rows:
             continue
         target.write_table(name, with_size(of_date))
     return int(rows.num_rows)
