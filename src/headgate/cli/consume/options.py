@@ -33,7 +33,12 @@ class Options(Connecting):
         typer.Option("--from-beginning", help="From the first record on, not only records that come now."),
     ] = False
     to_end: Annotated[
-        bool, typer.Option("--to-end", help="Stop at the end that the log has when the command starts.")
+        bool,
+        typer.Option(
+            "--to-end",
+            help="Stop at the end that the log has when the command starts; with --group, when the group has "
+            "read up to it.",
+        ),
     ] = False
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", metavar="N", min=1, help="Stop after so many records.")

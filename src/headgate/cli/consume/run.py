@@ -104,26 +104,35 @@ class _Reading:
     gone: set[TopicName] = field(default_factory=set)
     """Topics that were deleted in the meantime."""
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] | None = None
+    """Where to stop, with --to-end. No position is set behind these, and no record from there on is read."""
+
+    def stop_at_the_ends(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions up to the ends that they have now, and no others."""
+        self.ends = self.cluster.list_offsets(dict.fromkeys(partitions, LATEST), self.isolation_level)
+
+    def is_left(self, where: TopicPartition, position: int) -> bool:
+        """Whether there can be something to read from this position on."""
+        return where.topic not in self.gone and (self.ends is None or position < self.ends.get(where, 0))
 
     def next_records(self, partitions: Iterable[TopicPartition]) -> Iterator[ConsumedRecord]:
         """Yield what there is in these partitions; the caller advances the position with each record."""
         wanted = list(partitions)
         for where in wanted:
-            if where.topic in self.gone:
+            if not self.is_left(where, self.positions[where]):
                 continue
             wait_ms = WAIT_MS if len(wanted) == 1 else 0
             try:
                 records, following = self._fetch(where, wait_ms)
             except RequestRefused as error:
-                if error.error in _DELETED and self.goes_on:
-                    self._leave_out(where.topic)
-                elif error.error in _MOVED:
+                if error.error in _MOVED:
                     self._move(where)
                 else:
-                    raise
+                    self.leave_out_if_deleted(where.topic, error)
                 continue
-            yield from records
-            self.positions[where] = following
+            end = following if self.ends is None else self.ends[where]
+            yield from (record for record in records if record.offset < end)
+            self.positions[where] = min(following, end)
 
     def _fetch(self, where: TopicPartition, wait_ms: int) -> tuple[list[ConsumedRecord], int]:
         offset = self.positions[where]
@@ -140,9 +149,13 @@ class _Reading:
             return [], max(offset, end)
         return records_in(fetched, where, offset)
 
-    def _leave_out(self, topic: TopicName) -> None:
-        self.gone.add(topic)
-        say(f"topic {topic} was deleted; going on without it")
+    def leave_out_if_deleted(self, topic: TopicName, error: RequestRefused) -> None:
+        """Go on without the topic if it was deleted, and others can be read. Otherwise raise the error."""
+        if error.error not in _DELETED or not self.goes_on:
+            raise error
+        if topic not in self.gone:
+            self.gone.add(topic)
+            say(f"topic {topic} was deleted; going on without it")
 
     def _move(self, where: TopicPartition) -> None:
         """Go on where the log begins now, after retention removed the position, or where it ends."""
@@ -158,13 +171,10 @@ def _print_all(
     partitions: list[TopicPartition],
     limits: _Limits,
     show: Print,
-    ends: dict[TopicPartition, int],
 ) -> tuple[bool, int]:
     """Print what there is; return whether the limit is reached, and the number of records."""
     before = limits.count
     for record in reading.next_records(partitions):
-        if record.offset >= ends.get(record.where, record.offset + 1):
-            continue
         show(record)
         reading.positions[record.where] = record.offset + 1
         if limits.take():
@@ -182,16 +192,13 @@ def _read_alone(admin: Admin, options: Options, reading: _Reading, limits: _Limi
     start = _start(options)
     known = {} if start >= 0 else admin.cluster.list_offsets(dict.fromkeys(partitions, start))
     reading.positions.update(known or dict.fromkeys(partitions, start))
-    ends: dict[TopicPartition, int] = {}
     if options.to_end:
-        asked = dict.fromkeys(partitions, LATEST)
-        ends = admin.cluster.list_offsets(asked, LEVELS[options.isolation_level])
+        reading.stop_at_the_ends(partitions)
     while True:
-        there = [one for one in partitions if one.topic not in reading.gone]
-        left = [one for one in there if not ends or reading.positions[one] < ends[one]]
+        left = [one for one in partitions if reading.is_left(one, reading.positions[one])]
         if not left:
             return
-        is_done, count = _print_all(reading, left, limits, show, ends)
+        is_done, count = _print_all(reading, left, limits, show)
         if is_done or limits.is_idle_too_long:
             return
         if count == 0 and len(left) > 1:
@@ -240,13 +247,16 @@ def _pattern(options: Options) -> re.Pattern[str]:
 
 def _read_as_member(admin: Admin, options: Options, reading: _Reading, limits: _Limits, show: Print) -> None:
     group_id = GroupId(str(options.group))
-    topics = tuple(TopicName(name) for name in sorted({one.topic for one in _partitions(admin, options)}))
+    partitions = _partitions(admin, options)
+    topics = tuple(TopicName(name) for name in sorted({one.topic for one in partitions}))
     if ConsumerGroupHeartbeatRequest.API_KEY not in admin.cluster.coordinator(group_id).versions:
         raise VersionNotSupported(
             "the cluster does not know the consumer protocol (KIP-848), which --group needs; read without "
             "--group"
         )
     admin.cluster.waits_for_nodes = True
+    if options.to_end:
+        reading.stop_at_the_ends(partitions)
     settings = MemberSettings(group_id=group_id, topics=topics)
     servers = ",".join(f"{host}:{port}" for host, port in admin.cluster.addresses)
     member = Membership(
@@ -272,12 +282,13 @@ class _Member:
         try:
             while not limits.is_idle_too_long:
                 assigned = self._follow()
-                is_done, count = _print_all(self.reading, assigned, limits, show, {})
-                if is_done:
+                left = [one for one in assigned if self.reading.is_left(one, self.reading.positions[one])]
+                is_done, count = _print_all(self.reading, left, limits, show)
+                if is_done or (not left and self._is_at_the_ends(assigned)):
                     return
                 if time.monotonic() >= self.commit_at:
                     self._commit(self.reading.positions)
-                if count == 0 and len(assigned) != 1:
+                if count == 0 and len(left) != 1:
                     time.sleep(IDLE_S)
         finally:
             self._commit(self.reading.positions)
@@ -296,13 +307,40 @@ class _Member:
             self._begin(new)
         return sorted(view.assigned)
 
+    def _is_at_the_ends(self, assigned: list[TopicPartition]) -> bool:
+        """Whether the group has read all up to the ends: this member its partitions, others what they have.
+
+        Others may have partitions only for a moment, so what counts is what they committed. This member
+        commits too, because others may wait for it.
+        """
+        if self.reading.ends is None:
+            return False
+        self._commit(self.reading.positions)
+        others = sorted(self.reading.ends.keys() - set(assigned))
+        known = self._committed_of(others)
+        for topic in sorted({one.topic for one in others}):
+            of_topic = [one for one in others if one.topic == topic]
+            try:
+                known |= self._starts(of_topic, known)
+            except RequestRefused as error:
+                self.reading.leave_out_if_deleted(topic, error)
+        return not any(self.reading.is_left(where, position) for where, position in known.items())
+
     def _begin(self, new: list[TopicPartition]) -> None:
-        cluster, group_id = self.reading.cluster, self.member.settings.group_id
-        known = {where: one.offset for where, one in fetch_offsets(cluster, group_id, new).items()}
-        start = EARLIEST if self.options.from_beginning else LATEST
-        missing = dict.fromkeys((one for one in new if one not in known), start)
+        known = self._committed_of(new)
         self.committed.update(known)
-        self.reading.positions.update(known | cluster.list_offsets(missing))
+        self.reading.positions.update(known | self._starts(new, known))
+
+    def _committed_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        offsets = fetch_offsets(self.reading.cluster, self.member.settings.group_id, partitions)
+        return {where: one.offset for where, one in offsets.items()}
+
+    def _starts(
+        self, partitions: list[TopicPartition], known: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where the group begins in those of the partitions that have no committed offset."""
+        start = EARLIEST if self.options.from_beginning else LATEST
+        return self.reading.cluster.list_offsets({one: start for one in partitions if one not in known})
 
     def _commit(self, positions: dict[TopicPartition, int]) -> None:
         self.commit_at = time.monotonic() + COMMIT_S
