@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, contents, delete, filled, sync
+from tests.log.support import DIRECTORY, Place, append, contents, delete, filled, names, newest, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
-from headgate.log.log import LogFailed, LogSettings
+from headgate.log.log import Log, LogFailed, LogSettings
 
 
 def test_nothing_is_durable_before_its_sync_is_completed(place: Place) -> None:
@@ -141,3 +142,80 @@ def test_a_sync_from_before_a_truncation_is_refused(place: Place) -> None:
         log.complete_sync(request)
     assert log.failure is None
     assert log.durable_offset == 0
+
+
+def test_a_log_that_was_only_read_is_closed_without_a_change(place: Place) -> None:
+    """After a clean stop all is on the disk: thousands of idle logs close at once. What looks at a log and
+    finds nothing to do, such as a sync or retention, is no change either.
+    """
+    assert isinstance(place.files, MemoryFileSystem)
+    log, batches = filled(place)
+    log.close()
+    log = place.open(clean=True)
+    before = place.files.operations
+    assert contents(log) == batches
+    assert newest(log) is not None
+    sync(log)
+    log.delete_before(0)
+    assert not log.apply_retention(10_000, -1, -1)
+    log.truncate(log.log_end_offset)
+    log.close()
+    assert place.files.operations == before
+    place.files.crash()
+    assert contents(place.open(clean=True)) == batches
+    assert not place.reported
+
+
+def appended(log: Log) -> None:
+    append(log)
+
+
+def shortened(log: Log) -> None:
+    log.truncate(25)
+
+
+def expired(log: Log) -> None:
+    assert log.apply_retention(10_000, -1, 2500)
+
+
+def emptied(log: Log) -> None:
+    assert log.apply_retention(10_000, 0, -1)
+
+
+def begun_later(log: Log) -> None:
+    log.delete_before(17)
+
+
+def failed_and_recovered(log: Log) -> None:
+    append(log)
+    log.fail(OSError(errno.EIO, "a sync failed"))
+    log.recover()
+
+
+@pytest.mark.parametrize("change", [appended, shortened, expired, emptied, begun_later, failed_and_recovered])
+def test_a_log_that_was_changed_is_durable_once_closed(place: Place, change: Callable[[Log], None]) -> None:
+    """The next clean opening after a power failure finds it as it was, without a scan."""
+    assert isinstance(place.files, MemoryFileSystem)
+    log, _ = filled(place)
+    log.close()
+    log = place.open(clean=True)
+    change(log)
+    kept = contents(log), log.log_start_offset, log.log_end_offset
+    log.close()
+    place.files.crash()
+    again = place.open(clean=True)
+    assert (contents(again), again.log_start_offset, again.log_end_offset) == kept
+    assert all(segment.is_loaded_as_saved for segment in again.segments)
+    assert not place.reported
+
+
+def test_a_log_without_its_indexes_gets_them_again_when_it_is_closed(place: Place) -> None:
+    """A start that had to scan writes them, although nothing was appended: the next one does not scan."""
+    log, batches = filled(place)
+    log.close()
+    (*_, last) = names(place, ".index")
+    place.files.remove(place.directory / last)
+    log = place.open(clean=True)
+    log.close()
+    assert names(place, ".index")[-1] == last
+    assert contents(place.open(clean=True)) == batches

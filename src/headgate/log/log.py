@@ -58,6 +58,7 @@ class Log:
         "_durability",
         "_failure",
         "_files",
+        "_is_as_closed",
         "_is_deleted",
         "_on_truncated",
         "_segments",
@@ -83,6 +84,8 @@ class Log:
         self.replacement = Replacement(files, directory)
         """The compaction decides and settles here; `replace_segments` carries it out."""
         self._failure: OSError | None = None
+        self._is_as_closed = False
+        """Whether the directory has exactly what the last `close` made durable."""
         self._is_deleted = False
         self.directory = directory
         self.settings = settings
@@ -129,6 +132,7 @@ class Log:
         self.log_start_offset = max(start, segments[0].base_offset) if segments else start
         self.log_end_offset = segments[-1].next_offset if segments else start
         self._durability.loaded(loaded, self._segments, self.log_end_offset)
+        self._is_as_closed = clean and all(segment.is_loaded_as_saved for segment in segments)
         if not clean:
             self._durability.move_recovery_point()
         if loaded.recovery is not None and self._on_truncated is not None:
@@ -184,6 +188,7 @@ class Log:
             self._refuse()
         first, last = headers[0], headers[-1]
         assert first.base_offset == self.log_end_offset, "a batch must be placed at the end of the log"
+        self._is_as_closed = False
         segment = self._segments.active
         if segment is None or self.settings.is_full(segment, len(data), first, last):
             segment = self._roll()
@@ -373,6 +378,7 @@ class Log:
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is past the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
+            self._is_as_closed = False
             self._durability.save(replace(self._durability.checkpoint, log_start_offset=offset))
             self.log_start_offset = offset
         self.remove_segments()
@@ -381,7 +387,10 @@ class Log:
         """Remove some of the segments wholly before the log start. Return whether there are more. Raises
         OSError.
         """
+        if not self._segments.count_before(self.log_start_offset):
+            return False
         # The start is durable: removals that a crash undoes are repeated when the log is opened.
+        self._is_as_closed = False
         self._segments.remove_before(self.log_start_offset, _SEGMENTS_AT_ONCE)
         return self._segments.count_before(self.log_start_offset) > 0
 
@@ -416,6 +425,7 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return
+        self._is_as_closed = False
         try:
             with self.replacement.next_generation():
                 self.replacement.revoke(min(self.compacted_to, offset))
@@ -471,6 +481,7 @@ class Log:
 
         Raises OSError if names cannot be changed: the log has failed then, and `recover` changes them.
         """
+        self._is_as_closed = False
         if old:
             self._segments.replace(old, new)
         self.compacted_to = state.compacted_to
@@ -502,14 +513,15 @@ class Log:
                 segment.unload_indexes()
 
     def close(self) -> None:
-        """Make everything durable, with indexes, and close: the next `open` may be `clean`. Raises
-        OSError.
+        """Make everything durable, with indexes, and close: the next `open` may be `clean`. Raises OSError.
+
+        Nothing is written if nothing was changed since `open` found what `close` had left.
         """
         try:
             if self._failure is not None:
                 self._refuse()
             active = self._segments.active
-            if active is not None:
+            if active is not None and not self._is_as_closed:
                 if active.has_room:
                     active.finish()
                 active.save_indexes()
