@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,3 +128,33 @@ def test_a_closed_face_says_so(bootstrap_servers: str) -> None:
             await admin.topics()
 
     asyncio.run(main())
+
+
+FORKS = """
+import asyncio, os, sys
+from headgate.admin import Admin, AsyncAdmin
+
+
+async def ask(asking):
+    return await asking.topics()
+
+
+admin, asking = Admin(sys.argv[1]), AsyncAdmin(sys.argv[1])
+names = admin.topics()
+assert asyncio.run(ask(asking)) == names
+child = os.fork()
+for _ in range(100):
+    assert admin.topics() == asyncio.run(ask(asking)) == names
+if not child:
+    asyncio.run(asking.close())
+    admin.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert admin.topics() == asyncio.run(ask(asking)) == names
+"""
+
+
+def test_a_forked_process_does_not_disturb_its_parent(bootstrap_servers: str) -> None:
+    """Both go on with both faces at the same time, each with connections of its own."""
+    command = [sys.executable, "-c", FORKS, bootstrap_servers]
+    subprocess.run(command, timeout=60, check=True)

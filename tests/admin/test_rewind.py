@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from headgate.admin import (
     Admin,
+    AsyncAdmin,
     GroupIsActive,
     NothingToReset,
     NotPaused,
@@ -186,6 +188,26 @@ def test_an_owner_that_does_not_release_stops_a_rewind(admin: Admin, reader: Rea
     assert "resumed, and no offset is changed" in stopped.value.__notes__[0]
     assert admin.list_paused_partitions(group) == {}
     assert committed(admin, group) == {}
+
+
+def test_a_cancelled_wait_ends_and_a_cancelled_rewind_is_undone(
+    server: str, admin: Admin, reader: Reader, group: str
+) -> None:
+    """Other calls, and the end of the client, do not wait for members that do not release."""
+    reader.releases = False
+
+    async def main() -> None:
+        async with AsyncAdmin(server) as asking:
+            await asking.pause_partitions(group, [ONE])
+            for call in (asking.wait_until_paused(group, [ONE]), asking.rewind(group, {ZERO: 42})):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(call, 0.5)
+                assert list(await asking.list_paused_partitions(group)) == [ONE]
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 60  # of 300 s
+    assert committed(admin, group) in ({}, {0: 500}), "nothing, or the last commit of the owner"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.client.conftest import StartNode
@@ -109,6 +111,25 @@ def test_the_timeout_is_extended_for_a_request_that_lets_the_node_wait(start_nod
 
     with connect(start_node(slow), timeout_s=0.3) as connection:
         assert connection.request(HeartbeatRequest(), extra_time_s=5) == HeartbeatResponse()
+
+
+def test_a_second_thread_is_refused(start_node: StartNode) -> None:
+    """It would read the answer of the first, which gets its own."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def waiting(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == HEARTBEAT:
+            is_asked.set()
+            may_answer.wait(10)
+        return with_heartbeat(HeartbeatResponse())(header, frame)
+
+    with connect(start_node(waiting)) as connection, ThreadPoolExecutor(1) as other:
+        first = other.submit(connection.request, HeartbeatRequest())
+        assert is_asked.wait(10)
+        with pytest.raises(RuntimeError, match="is in use by another thread; use one client for each thread"):
+            connection.request(HeartbeatRequest())
+        may_answer.set()
+        assert first.result(10) == connection.request(HeartbeatRequest()) == HeartbeatResponse()
 
 
 def test_a_closed_connection_differs_from_a_timeout(start_node: StartNode) -> None:

@@ -6,6 +6,7 @@ first needed, and kept. Requests that fail with a retriable error are sent again
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -98,7 +99,8 @@ class Cluster:
     `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call, with its retries.
     Once a node was reached, a call waits this long for nodes that restart; with `waits_for_nodes` also
     before, which is for servers that are known to be right. `leaders` are used until one refuses a request.
-    Methods raise the errors of `headgate.client.errors`. Not thread-safe.
+    Methods raise the errors of `headgate.client.errors`. Not thread-safe. In a forked process it opens
+    connections of its own: answers on the former ones are for the parent.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Cluster:
         self.waits_for_nodes = waits_for_nodes
         self._was_reached = False
         self._is_closed = False
+        self._process_id = os.getpid()
         self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
         self._connections: dict[Address, Connection] = {}
@@ -238,6 +241,7 @@ class Cluster:
         extra_time_s`. If an attempt got no answer, the error of a later one has a note that says so: the
         first may have been carried out.
         """
+        self._leave_parent()
         lost: ClientError | None = None
         outer = self._deadline
         deadline = time.monotonic() + self.timeout_s + extra_time_s
@@ -510,7 +514,17 @@ class Cluster:
 
     # --- connections ---
 
+    def _leave_parent(self) -> None:
+        """In a forked process, leave the connections and a call of another thread to the parent."""
+        if self._process_id != os.getpid():
+            self._process_id = os.getpid()
+            self._deadline = None
+            for connection in self._connections.values():
+                connection.close()  # of this process alone
+            self._connections.clear()
+
     def _refuse_closed(self) -> None:
+        self._leave_parent()
         if self._is_closed:
             raise RuntimeError(
                 f"this client of {','.join(f'{host}:{port}' for host, port in self._bootstrap)} is closed; "

@@ -11,6 +11,7 @@ import itertools
 import math
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -79,7 +80,7 @@ class Connection:
 
     `timeout_s` limits connecting, with TLS and SASL, and each request. Raises `ConnectionFailed` and
     `RequestTimedOut`. After these and `BadResponse` the connection is closed, because a late response must
-    not be taken for the next one.
+    not be taken for the next one. Raises RuntimeError for a thread that uses it while another one does.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Connection:
         self._muted_until = 0.0
         """The monotonic time until which the node reads no requests, because of a quota (KIP-219)."""
         self._correlation_ids = itertools.count(1)
+        self._in_use = threading.Lock()
         self._frames = FrameReader(LARGEST_FIRST_RESPONSE_BYTES)
         self._socket = self._connect()
         try:
@@ -281,6 +283,10 @@ class Connection:
             raise Unsendable(f"{name} cannot be sent: {problem}") from problem
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(
+                f"the client of {self.address} is in use by another thread; use one client for each thread"
+            )
         try:
             answers = self._send_and_receive(frames, time.monotonic() + self._time_for(timeout_s))
             found = [(answer, *read_response_header(answer, key, version)) for answer in answers]
@@ -307,6 +313,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        finally:
+            self._in_use.release()
         self._is_answering = True
         self._answered += key != ApiVersionsRequest.API_KEY
         return [(answer, at) for answer, _, at in found]
