@@ -9,7 +9,7 @@ import re
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -489,6 +489,44 @@ def test_a_run_between_two_looks_at_a_snapshot_changes_no_answer(
 
     monkeypatch.setattr(Folder, "footer", then_land)
     assert offsets_as_of(str(target), at).equals(before)
+
+
+def of_another_type(file: Path) -> None:
+    rows = pq.ParquetFile(file).read()
+    pq.write_table(rows.set_column(0, "log_offset", pa.array(["a"] * len(rows))), file)
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        lambda file: file.write_bytes(b""),
+        lambda file: shutil.copy(next(file.parents[3].glob("group_events/*/*/*")), file),
+        lambda file: shutil.copy(max(file.parent.iterdir()), file),
+        of_another_type,
+    ],
+    ids=["empty", "another table", "other offsets", "another type"],
+)
+def test_a_file_of_other_rows_is_not_merged_and_keeps_no_new_records_waiting(
+    broker: Broker, tmp_path: Path, replace: Callable[[Path], Any]
+) -> None:
+    """A merge would mix rows and delete the files. The log is compacted, so what is new must be landed."""
+    target = tmp_path / "tables"
+    for number in range(2):
+        broker.append(0, [commit(number), event()])
+        land(str(broker.directory), str(target))
+    file = min((target / "offset_commits" / "log_partition=0" / "date=2023-11-14").iterdir())
+    whole = file.read_bytes()
+    replace(file)
+    make_due(target)
+    for number in range(2):
+        broker.append(0, [commit(7 + number)])
+        with pytest.raises(LandingFailed, match=rf"the tables are landed, but .*{file.name}.*restore it"):
+            land(str(broker.directory), str(target), is_sampling=False)
+        progress = read_progress(Folder(str(target)))
+        assert progress is not None and progress.of_log()[0].end == broker.ends[0]
+    file.write_bytes(whole)
+    land(str(broker.directory), str(target), is_sampling=False)
+    check(broker, target)
 
 
 def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> None:

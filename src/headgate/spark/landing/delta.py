@@ -69,7 +69,10 @@ def sync_logs(target: Folder, progress: Progress) -> list[str]:
     problems = []
     for table in (*progress.tables, tables.OFFSETS_DAILY):
         try:
-            files = [one for one in target.about(table) if _is_finished(table, one.name, progress)]
+            there = target.about(table)
+            if any(tables.is_hidden(one.name) and tables.is_landed(one.name) for one in there):
+                continue  # a merge failed: its files change no data only together
+            files = [one for one in there if _is_finished(table, one.name, progress)]
             _sync(target, table, {_path(one): one for one in files})
         except NotOurs as problem:
             problems.append(str(problem))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -146,7 +147,8 @@ def _land(
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs, run, rows)
     if progress.is_merging:
-        progress = _merge(job, progress)
+        with suppress(LandingFailed):  # new records are not kept waiting: it fails again at the end
+            progress = _merge(job, progress)
     if progress.planned:  # by an unfinished run
         progress = _do(job, progress)
     while planned := _ranges(options, progress, logs):
@@ -156,11 +158,17 @@ def _land(
     if is_sampling and set(landed_tables.SAMPLED) & set(progress.tables):
         progress, sampled = sample(options, folder, progress)
         rows |= sampled
-    progress = _merge(job, progress)
+    problems = []
+    try:
+        progress = _merge(job, progress)
+    except LandingFailed as problem:
+        progress = replace(progress, is_merging=True)
+        problems.append(f"files of past days are not merged: {problem}")
     if progress.has_delta:
         save_progress(folder, progress)
-        if problems := delta_logs.sync_logs(folder, progress):
-            raise LandingFailed(f"the tables are landed, but {'; '.join(problems)}")
+        problems += delta_logs.sync_logs(folder, progress)
+    if problems:
+        raise LandingFailed(f"the tables are landed, but {'; '.join(problems)}")
     remember(folder, progress)
     landed = progress.partitions
     return Landed(

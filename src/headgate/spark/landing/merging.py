@@ -7,13 +7,17 @@ from there. In between, a reader may miss the rows of that date, but never sees 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.spark.landing import tables
-from headgate.spark.landing.files import Folder
+from headgate.spark.landing.files import Folder, UnreadableFile
+from headgate.spark.landing.groups import PAUSES_SCHEMA, REBALANCES_SCHEMA
+from headgate.spark.landing.reading import view_schema
+from headgate.spark.landing.sampling import ENDS_SCHEMA, LAG_SCHEMA
 
 MOST_ROWS = 4_000_000
 """Maximum number of rows of a merged file, which limits a worker's memory."""
@@ -24,6 +28,16 @@ MOST_BYTES = 1 << 30
 _SIZE_KEY = b"headgate.bytes"
 """Metadata of a file: the size of its rows in memory. Files of earlier releases have none."""
 _SUFFIX = ".parquet"
+_OFFSET = "log_offset"
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    **{table: view_schema(table) for table in tables.VIEWS},
+    tables.REBALANCES: REBALANCES_SCHEMA,
+    tables.PAUSES: PAUSES_SCHEMA,
+    tables.END_OFFSETS: ENDS_SCHEMA,
+    tables.LAG: LAG_SCHEMA,
+}
+"""The columns of the files that are merged, by table."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +80,40 @@ def merge(task: MergeTask) -> None:
     for names in _groups(target, _names(target, task.folder)):
         first, last = _bounds(names[0])[0], _bounds(names[-1])[1]
         # Files of an earlier release may lack columns.
-        rows = pa.concat_tables([target.read_table(name) for name in names], promote_options="default")
+        rows = pa.concat_tables(
+            [_rows_of(target, task.table, name) for name in names], promote_options="default"
+        )
         if order := tables.ORDER.get(task.table):
             rows = rows.sort_by([(column, "ascending") for column in order])
         hidden = f"{task.folder}/{tables.HIDDEN}{first}-{last}{_SUFFIX}"
         target.write_table(hidden, with_size(rows))
         _finish(target, hidden)
+
+
+def _rows_of(target: Folder, table: str, name: str) -> pa.Table:
+    """Read a file. Raises UnreadableFile if its rows are not those of this table and its offsets: they would
+    be mixed with others, and the file deleted.
+    """
+    rows, wanted = target.read_table(name), SCHEMAS[table]
+    shared = [column for column in wanted if column.name in rows.column_names]
+    is_of_table = len(shared) in (len(wanted), rows.num_columns) and all(
+        rows.schema.field(column.name).type == column.type
+        for column in shared
+        if not pa.types.is_nested(column.type)
+    )
+    if not is_of_table or (table in tables.GROWING and not _is_in_bounds(rows, name)):
+        raise UnreadableFile(
+            f"{target.location()}/{name} is not what was landed there, by its columns or offsets: "
+            "restore it, or delete it if its rows may be lost"
+        )
+    return rows
+
+
+def _is_in_bounds(rows: pa.Table, name: str) -> bool:
+    first, end = tables.bounds_in(name)
+    offset = rows[_OFFSET]
+    is_within = pc.and_(pc.greater_equal(offset, first), pc.less(offset, end))
+    return bool(pc.all(is_within, min_count=0).as_py())
 
 
 def _finish(target: Folder, hidden: str) -> None:

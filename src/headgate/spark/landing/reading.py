@@ -112,7 +112,7 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
                 end = int(new.offset[-1]) + 1
                 if end < wanted.end:
                     raise TooLarge(end)
-    rows = {name: pa.Table.from_batches(batches, _schema(name)) for name, batches in found.items()}
+    rows = {name: pa.Table.from_batches(batches, view_schema(name)) for name, batches in found.items()}
     return RangeRead(rows, epochs.last, epochs.has_gap)
 
 
@@ -134,13 +134,14 @@ def _batches(
 
 
 def _batch(table: str, rows: Rows) -> pa.RecordBatch:
-    schema = _schema(table)
+    schema = view_schema(table)
     if not rows.count:
         return pa.RecordBatch.from_pylist([], schema)
     return pa.RecordBatch.from_arrays([rows.columns[name]() for name in schema.names], schema=schema)
 
 
 @cache
-def _schema(table: str) -> pa.Schema:
+def view_schema(table: str) -> pa.Schema:
+    """Return the columns of the files of a table that is a view of a log."""
     schema = arrow_schema(tables.VIEWS[table].schema)
     return pa.schema([field for field in schema if field.name != _WHERE_COLUMN])
