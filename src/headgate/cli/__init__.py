@@ -20,6 +20,7 @@ from headgate.cli.health import health
 from headgate.cli.import_kafka import import_kafka
 from headgate.cli.lag import lag
 from headgate.cli.log import log
+from headgate.cli.output import guarded_output
 from headgate.cli.plain_errors import PlainErrors
 from headgate.cli.produce import produce
 from headgate.cli.report import report
@@ -108,7 +109,7 @@ def headgate(
 
 def main() -> None:
     """Run the command line of this process."""
-    for stream in (sys.stdout, sys.stderr):  # names of files need not be valid in the encoding of a stream
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    app(prog_name="headgate")
+    if isinstance(sys.stderr, TextIOWrapper):  # names of files need not be valid in its encoding
+        sys.stderr.reconfigure(errors="backslashreplace")
+    with guarded_output():
+        app(prog_name="headgate")

@@ -58,8 +58,6 @@ def import_kafka(
         run_import(wanted)
     except ImportRefused as problem:
         _refuse(str(problem))
-    except BrokenPipeError:
-        raise  # the reader of the output closed it
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         _refuse(f"{where}{problem.strerror or problem}")

@@ -77,8 +77,6 @@ def dump(
         dump_directory(options)
     except (NotADataDirectory, NothingToDump) as problem:
         _refuse(str(problem))
-    except BrokenPipeError:
-        raise  # the reader of the output closed it
     except OSError as problem:
         _refuse(_unreadable(problem))
 
@@ -99,8 +97,6 @@ def verify(data_dir: DataDir, output: TableOrJson = "table") -> None:
         is_clean = verify_directory(data_dir, as_json=output == "json")
     except NotADataDirectory as problem:
         _refuse(str(problem))
-    except BrokenPipeError:
-        raise
     except OSError as problem:
         _refuse(_unreadable(problem))
     if not is_clean:

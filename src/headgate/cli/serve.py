@@ -66,6 +66,7 @@ def serve(
 
     Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
     """
+    from headgate.cli.output import OutputLost
     from headgate.server.log_lines import InvalidLevel, LogLevels
     from headgate.server.process import ServeOptions, run_server
     from headgate.server.process_gauges import Build
@@ -98,6 +99,8 @@ def serve(
         _refuse(str(problem))
     except InvalidSettings as several:
         _refuse(*several.problems)
+    except OutputLost as problem:  # also if its reader has gone: whoever waits for the line would wait on
+        _refuse(f"cannot start: {problem}", exit_code=1)
     except OSError as problem:
         _refuse(f"cannot start: {_in_words(problem, data_dir)}", exit_code=1)
 
