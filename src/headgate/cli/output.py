@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,17 @@ def guarded_output() -> Iterator[None]:
         if not lost.is_closed:
             say(str(lost))
         sys.exit(EXIT_CODE)
+
+
+def check_reader() -> None:
+    """Raise `OutputLost` if the reader of the output has gone: a command that waits has nothing to write."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if not isinstance(getattr(buffer, "raw", None), _Output):
+        return
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # errors are told without being asked for
+    if any(events & select.POLLERR for _, events in poll.poll(0)):
+        raise OutputLost(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
 
 def _guarded(stream: TextIOWrapper) -> TextIOWrapper:

@@ -225,6 +225,24 @@ def test_a_reader_that_stops_ends_the_command(name: str, headgate: Headgate, boo
     assert b"Traceback" not in said
 
 
+@pytest.mark.parametrize("member", [(), ("--group", "of-a-pipe")], ids=["alone", "member"])
+def test_a_reader_that_stops_ends_a_command_that_waits(
+    member: tuple[str, ...], name: str, headgate: Headgate, bootstrap_servers: str
+) -> None:
+    """`headgate consume ... | head -1` ends at once, not with the next record."""
+    headgate("produce", "--topic", name, stdin="one\ntwo\n")
+    words = ["--bootstrap-server", bootstrap_servers, "--topic", name, "--from-beginning", *member]
+    with subprocess.Popen(
+        [sys.executable, "-m", "headgate", "consume", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        assert command.stdout.readline() == b"one\n"
+        time.sleep(1)  # until it waits for the next record
+        command.stdout.close()
+        assert command.wait(20) == 1
+        assert command.stderr.read() == b""
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
 from headgate.cli.consume.formats import Print, printer
 from headgate.cli.consume.options import Options
+from headgate.cli.output import check_reader
 from headgate.cli.printing import say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
@@ -180,6 +181,7 @@ def _print_all(
         if limits.take():
             return True, limits.count - before
     sys.stdout.flush()
+    check_reader()
     return False, limits.count - before
 
 
