@@ -25,6 +25,7 @@ from headgate.admin import (
     ToEarliest,
     ToOffsets,
     TopicPartition,
+    Unsendable,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
@@ -74,6 +75,10 @@ def test_surely_mistaken_arguments_are_refused(admin: Admin, group: str) -> None
             lambda a: UNTYPED.Admin("127.0.0.1:9092", timeout_s="5"),
             "a number of seconds, not '5'",
         ),
+        (lambda a: UNTYPED.Admin("127.0.0.1:9092", timeout_s=True), "a number of seconds, not True"),
+        (lambda a: UNTYPED.Admin("127.0.0.1:9092", client_id=5), "client_id must be a string, not 5"),
+        (lambda a: UNTYPED.Admin("127.0.0.1:9092", security=None), "security must be a dict .* not None"),
+        (lambda a: UNTYPED.AsyncAdmin("127.0.0.1:9092", security="SSL"), "security must be a dict .* not 'S"),
         (
             lambda a: a.alter_offsets("g", {FIRST: "0"}),
             "value of flights-0 in offsets_to_commit must be an int or .* not '0'",
@@ -138,6 +143,8 @@ def test_an_argument_of_a_wrong_type_is_named(
     ("call", "message"),
     [
         (lambda a: Admin("localhost"), "not an address of the form host:port: 'localhost'"),
+        (lambda a: Admin("PLAINTEXT://127.0.0.1:9092"), "not an address of the form host:port: 'PLAINTEXT"),
+        (lambda a: a.expiring_groups(within_ms=-1), "within_ms must be 0 or more, not -1"),
         (lambda a: Admin("127.0.0.1:99999"), "not an address of the form host:port"),
         (lambda a: Admin("127.0.0.1:9092", timeout_s=0), "timeout_s must be more than 0 seconds"),
         (lambda a: Admin("127.0.0.1:9092", timeout_s=float("nan")), "and finite, not nan"),
@@ -158,6 +165,28 @@ def test_an_impossible_argument_is_named(admin: Admin, call: Callable[[Any], obj
     """The type is right, and the value cannot be."""
     with pytest.raises(ValueError, match=message):
         call(admin)
+
+
+def test_a_text_that_no_request_can_have_is_not_sent(bootstrap_servers: str, admin: Admin) -> None:
+    """A node would only close the connection, again and again, until the timeout."""
+    long = "x" * 32_768
+    calls: list[Callable[[], object]] = [
+        lambda: admin.create_topic(long),
+        lambda: admin.create_topic("t", configs={"cleanup.policy": long}),
+        lambda: admin.describe_transactions([long]),
+        lambda: Admin(bootstrap_servers, client_id=long).topics(),
+    ]
+    for call in calls:
+        with pytest.raises(Unsendable, match="32768 bytes, and no string may have more than 32767"):
+            call()
+    assert admin.describe_transactions([long[1:]]) == {long[1:]: None}
+
+
+def test_a_misspelt_state_of_transactions_is_refused(admin: Admin) -> None:
+    """Nothing at all would look as if no transaction were open."""
+    with pytest.raises(RequestRefused, match=r"it knows no state ongoing; states are Empty, Ongoing"):
+        admin.list_transactions(["ongoing", "Empty"])
+    assert isinstance(admin.list_transactions(["Ongoing"]), list)
 
 
 def test_the_message_of_a_hundred_errors_is_short(admin: Admin, group: str) -> None:

@@ -320,7 +320,9 @@ def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> Non
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["localhost", ":9092", "localhost:", "localhost:http", ""])
+@pytest.mark.parametrize(
+    "text", ["localhost", ":9092", "localhost:", "localhost:http", "", "PLAINTEXT://localhost:9092"]
+)
 def test_an_invalid_address_is_refused(text: str) -> None:
     """The error quotes the address."""
     with pytest.raises(ValueError, match=r"not an address of the form host:port"):

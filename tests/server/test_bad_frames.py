@@ -30,11 +30,14 @@ def header(key: int, version: int) -> bytes:
     return HEADER_OF.pack(key, version, 1, -1)
 
 
-def commit_of_group(group_id: str) -> bytes:
-    """Return a commit in a flexible version, whose lengths have no limit of their own."""
+def commit_of_a_long_group() -> bytes:
+    """Return a commit in a flexible version, whose group id has a byte more than a client can write."""
     partitions = [OffsetCommitRequestPartition(committed_offset=5)]
     topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
-    return request_frame(OffsetCommitRequest(group_id=group_id, topics=topics), 8, 1, "raw")
+    group_id = b"g" * 0x7FFF
+    frame = request_frame(OffsetCommitRequest(group_id=group_id.decode(), topics=topics), 8, 1, "raw")
+    body = frame[4:].replace(b"\x80\x80\x02" + group_id, b"\x81\x80\x02g" + group_id)
+    return struct.pack(">i", len(body)) + body
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,7 @@ def commit_of_group(group_id: str) -> bytes:
         ("a frame too short for a header", struct.pack(">i", 3) + b"abc"),
         ("a body that ends early", struct.pack(">i", 12) + header(11, 0) + b"\x00\x09"),
         ("an array of two billion", struct.pack(">i", 14) + header(3, 1) + struct.pack(">i", 2_000_000_000)),
-        ("a group id longer than any record holds", commit_of_group("g" * 0x8000)),
+        ("a group id longer than any record holds", commit_of_a_long_group()),
         ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ],
 )

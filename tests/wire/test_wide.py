@@ -252,9 +252,12 @@ def test_a_changed_mixed_message_equals_reading_struct_by_struct(version: int, d
 
 def test_a_string_that_is_too_long_is_malformed_in_mixed_structs() -> None:
     """The limit is the same as in a single struct."""
-    partitions = [partition((one, one, one), "m" * (0x8000 if one == 30 else one)) for one in range(40)]
+    partitions = [partition((one, one, one), "m" * (0x7FFF if one == 30 else one)) for one in range(40)]
+    longest = encode(request(partitions), 8)
+    assert decode(OffsetCommitRequest, 8, longest) == request(partitions)
+    longer = longest.replace(b"\x80\x80\x02" + b"m" * 0x7FFF, b"\x81\x80\x02" + b"m" * 0x8000)
     with pytest.raises(MalformedMessage, match=r"committed_metadata has the length 32768"):
-        decode(OffsetCommitRequest, 8, encode(request(partitions), 8))
+        decode(OffsetCommitRequest, 8, longer)
 
 
 def test_an_unknown_tagged_field_is_skipped_in_mixed_structs() -> None:

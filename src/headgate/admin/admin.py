@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import bootstrap, past_millis, refuse_impossible, seconds
+from headgate.admin.arguments import bootstrap, past_millis, refuse_impossible, seconds, secured, text
 from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
@@ -67,12 +67,14 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         security: Security | Mapping[str, str] = NOT_SECURED,
     ) -> None:
         """Raises `ValueError` for an invalid address or timeout, and `SecurityProblem`, which is one, for
-        `security`; `TypeError` for addresses that are not one string.
+        `security`; `TypeError` for an argument of another type, such as addresses that are not one string.
         """
-        if not isinstance(security, Security):
-            security = Security.of(security)
-        timeout_s = seconds("timeout_s", timeout_s)
-        self.cluster = Cluster(bootstrap(bootstrap_servers), timeout_s, client_id, security=security)
+        self.cluster = Cluster(
+            bootstrap(bootstrap_servers),
+            seconds("timeout_s", timeout_s),
+            text("client_id", client_id),
+            security=secured(security),
+        )
 
     def close(self) -> None:
         """Close all connections. Later calls raise `RuntimeError`; closing twice is no error."""
@@ -352,8 +354,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
     def expiring_groups(self, within_ms: int | None = None) -> list[GroupExpiryListing]:
         """Return the groups without members of which an offset expires within `within_ms` (None: at any
-        time), the first to expire first. Raises `VersionNotSupported`.
+        time), the first to expire first. Raises `ValueError` for a negative time, `VersionNotSupported`.
         """
+        if within_ms is not None and within_ms < 0:
+            raise ValueError(f"within_ms must be 0 or more, not {within_ms}")
         return expiry.list_expiring(self.cluster, within_ms)
 
     def set_offsets_retention(self, group_id: str, retention_ms: int | None) -> None:

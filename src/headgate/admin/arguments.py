@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from headgate.client.offsets import CommittedOffset
+from headgate.client.security import Security
 from headgate.domain.ids import Millis, TopicName, TopicPartition
 
 
@@ -28,9 +29,26 @@ def bootstrap(servers: object) -> str:
     return servers
 
 
+def text(name: str, value: object) -> str:
+    """Return a text. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {value!r}")
+    return value
+
+
+def secured(security: object) -> Security:
+    """Return how connections are secured. Raises TypeError for what is no dict, and SecurityProblem."""
+    if isinstance(security, Security):
+        return security
+    if not isinstance(security, Mapping):
+        expected = "a dict with properties of TLS and SASL, for instance {'security.protocol': 'SSL'}"
+        raise TypeError(f"security must be {expected}, not {security!r}")
+    return Security.of(security)
+
+
 def seconds(name: str, value: object) -> float:
     """Return a time limit. Raises TypeError for anything but a number, ValueError for one up to 0."""
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number of seconds, not {value!r}")
     if not 0 < value < float("inf"):
         raise ValueError(f"{name} must be more than 0 seconds, and finite, not {value!r}")

@@ -323,7 +323,7 @@ class AsyncAdmin:
 
     async def expiring_groups(self, within_ms: int | None = None) -> list[GroupExpiryListing]:
         """Return the groups without members of which an offset expires within `within_ms` (None: at any
-        time), the first to expire first. Raises `VersionNotSupported`.
+        time), the first to expire first. Raises `ValueError` for a negative time, `VersionNotSupported`.
         """
         return await self._call(self._admin.expiring_groups, within_ms)
 
@@ -628,7 +628,7 @@ class AsyncAdmin:
         States are Kafka's names, with their case (`Ongoing`, `CompleteCommit`, ...). `longer_than_ms`: those
         that began longer ago than this; -1: all. The pattern (RE2) matches the whole id. Raises
         `VersionNotSupported` for a filter that the broker does not know, `RequestRefused`
-        (INVALID_REGULAR_EXPRESSION).
+        (INVALID_REGULAR_EXPRESSION, and INVALID_REQUEST for a state that it does not know).
         """
         return await self._call(
             self._admin.list_transactions,

@@ -40,7 +40,7 @@ class TransactionAdmin:
         States are Kafka's names, with their case (`Ongoing`, `CompleteCommit`, ...). `longer_than_ms`: those
         that began longer ago than this; -1: all. The pattern (RE2) matches the whole id. Raises
         `VersionNotSupported` for a filter that the broker does not know, `RequestRefused`
-        (INVALID_REGULAR_EXPRESSION).
+        (INVALID_REGULAR_EXPRESSION, and INVALID_REQUEST for a state that it does not know).
         """
         return transactions.list_transactions(
             self.cluster,

@@ -571,6 +571,6 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of `host:port`, also of `[::1]:9092`. Raises `ValueError`."""
     host, _, port = text.strip().rpartition(":")
     is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(LAST_PORT))
-    if not host or not is_number or int(port) > LAST_PORT:
+    if not host or "/" in host or not is_number or int(port) > LAST_PORT:
         raise ValueError(f"not an address of the form host:port: {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -83,6 +83,12 @@ class FencedProducer(NamedTuple):
     producer_epoch: int
 
 
+_STATES = (
+    "states are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead and "
+    "PrepareEpochFence"
+)
+
+
 def list_transactions(
     cluster: Cluster,
     states: Collection[str] = (),
@@ -92,7 +98,8 @@ def list_transactions(
 ) -> list[TransactionListing]:
     """Return the transactional ids of all coordinators that every given filter admits, sorted.
 
-    Raises `VersionNotSupported` if a node does not know a given filter.
+    Raises `VersionNotSupported` if a node does not know a given filter, and `RequestRefused` if it does not
+    know a state.
     """
     request = ListTransactionsRequest(
         state_filters=list(states),
@@ -107,7 +114,12 @@ def list_transactions(
             node = cluster.node_at((broker.host, broker.port))
             _check_filters(node, request)
             response = node.request(request)
-            check(f"transactions of {node.address}", response.error_code)
+            what = f"transactions of {node.address}"
+            check(what, response.error_code)
+            if unknown := response.unknown_state_filters:
+                # Kafka answers as if no transaction had the state: nobody would notice a typo.
+                reason = f"it knows no state {', '.join(unknown)}; {_STATES}"
+                raise RequestRefused(what, ErrorCode.INVALID_REQUEST, reason)
             found += [
                 TransactionListing(
                     transactional_id=one.transactional_id,

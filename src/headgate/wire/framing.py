@@ -12,11 +12,11 @@ import struct
 from typing import Final, NamedTuple
 
 from headgate.wire.codec import encode_into
-from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
+from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame, UnwritableMessage
 from headgate.wire.extensions import ALL_APIS
 from headgate.wire.message import Message
 from headgate.wire.pieces import FrameBuffer, LongFrame
-from headgate.wire.primitives import InvalidEncoding, skip_tagged_fields
+from headgate.wire.primitives import LONGEST_STRING_BYTES, InvalidEncoding, skip_tagged_fields
 
 API_VERSIONS_KEY: Final = 18
 _FETCHES: Final = (1, 78)
@@ -172,6 +172,10 @@ def read_request_header(frame: bytes) -> RequestHeader:
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Return the whole frame of a request, with its length. Raises `UnwritableMessage`."""
     client = b"" if client_id is None else client_id.encode()
+    if len(client) > LONGEST_STRING_BYTES:
+        raise UnwritableMessage(
+            f"the client id has {len(client)} bytes, and no string may have more than {LONGEST_STRING_BYTES}"
+        )
     out = bytearray(LENGTH_SIZE)
     out += _REQUEST_HEADER.pack(
         message.API_KEY, version, correlation_id, -1 if client_id is None else len(client)

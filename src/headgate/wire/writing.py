@@ -6,7 +6,7 @@ Rules:
    length of a string, of an array or of the tagged fields.
 2. Fields that the version does not have are omitted. Tagged fields with their default are omitted too.
 3. A value that the version cannot represent raises `UnwritableMessage`, which names the field. Then nothing
-   is written.
+   is written. In a request a string of more than 32,767 bytes is one: no node reads it, it only disconnects.
 4. Error messages are truncated to `LONGEST_ERROR_MESSAGE` characters, because they can quote a request.
 """
 
@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from headgate.wire.errors import UnwritableMessage
 from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
-from headgate.wire.message import EMPTY, Message, Struct
+from headgate.wire.message import EMPTY, Message, Request, Struct
 from headgate.wire.pieces import LONG_BYTES, FrameBuffer
-from headgate.wire.primitives import write_varint
+from headgate.wire.primitives import LONGEST_STRING_BYTES, write_varint
 from headgate.wire.source import Source
 from headgate.wire.wide import WIDE_STRUCTS, WideStructs, leading_fields
 from headgate.wire.wide_writing import parts_of, repeat_wide
@@ -47,6 +47,10 @@ def _short(error_message: str | None) -> str | None:
     return error_message[: LONGEST_ERROR_MESSAGE - 3] + "..."
 
 
+def _too_long(size: int) -> OverflowError:
+    return OverflowError(f"it has {size} bytes, and no string may have more than {LONGEST_STRING_BYTES}")
+
+
 class _WriterSource:
     """Generates the source of a writer. Its variables are the buffer `out` and the `message`."""
 
@@ -60,6 +64,7 @@ class _WriterSource:
             varint=write_varint,
             short=_short,
             unwritable=self._unwritable,
+            too_long=_too_long,
             FrameBuffer=FrameBuffer,
             WideStructs=WideStructs,
             parts_of=parts_of,
@@ -129,7 +134,7 @@ class _WriterSource:
         else:
             source.line(f"{content} = {value}{encode}")
             source.line(f"n = len({content})")
-        self._length("h" if kind == "string" else "i")
+        self._length("h" if kind == "string" else "i", is_string=kind == "string")
         if kind == "records" and self.out == "out":
             with source.block(f"if n >= {LONG_BYTES} and type(out) is FrameBuffer:"):
                 source.line(f"out.put_apart({content})")
@@ -138,7 +143,7 @@ class _WriterSource:
         else:
             source.line(f"{self.out} += {content}")
 
-    def _length(self, legacy_format: str) -> None:
+    def _length(self, legacy_format: str, *, is_string: bool = False) -> None:
         """Generate the writing of the run and of the length `n` after it, -1 for null."""
         if not self.flexible:
             self._end_run((legacy_format, "n"))
@@ -148,6 +153,9 @@ class _WriterSource:
             self._end_run(("B", "n + 1"))
         self.run = run
         with self.source.block("else:"):
+            if is_string and issubclass(self.message_type, Request):
+                with self.source.block(f"if n > {LONGEST_STRING_BYTES}:"):
+                    self.source.line("raise too_long(n)")
             self._end_run()
             self.source.line(f"{self.out} += varint(n + 1)")
 
