@@ -6,8 +6,19 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 """
 
-from headgate.broker import Broker, BrokerFailed, run
-
 __all__ = ["Broker", "BrokerFailed", "__version__", "run"]
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headgate.broker import Broker, BrokerFailed, run
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import the broker when it is used: Ctrl-C while a command starts would be a traceback otherwise."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from headgate import broker
+
+        return getattr(broker, name)

@@ -34,3 +34,20 @@ def test_ctrl_c_while_a_module_is_loaded(module: str) -> None:
     command = [sys.executable, "-c", PROGRAM, module, "lag", "--bootstrap-server", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_nothing_is_loaded_before_ctrl_c_is_caught() -> None:
+    """The start of the command loads the package and the module with `main`, and no library."""
+    program = "import sys; old = set(sys.modules); import headgate.__main__; print(*(set(sys.modules) - old))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"headgate", "headgate.__main__", "__future__"}
+
+
+def test_the_package_has_the_broker() -> None:
+    """It is loaded when it is used. Another name is an error, as in any module."""
+    import headgate
+    from headgate import Broker, BrokerFailed, run
+
+    assert {headgate.Broker, headgate.BrokerFailed, headgate.run} == {Broker, BrokerFailed, run}
+    with pytest.raises(AttributeError, match="no attribute 'Brokr'"):
+        _ = headgate.Brokr  # type: ignore[attr-defined]
