@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from headgate.spark.landing import Landed
     from headgate.spark.landing.work import Result, Task
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_FEW_PARTITIONS = 8
+
 spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
 
@@ -142,14 +145,22 @@ def options_of(command_config: Path | None) -> dict[str, str]:
 
 
 def session(master: str, name: str) -> SparkSession:
-    """Return the active session, or start one of that name."""
+    """Return the active session, or start one of that name.
+
+    On this machine it shuffles into few partitions, unless Spark's own configuration says how many: a task
+    costs more than the rows of most groups, and with Spark's default most of 200 tasks have none.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = SparkSession.builder.master(master).appName(name)
-    return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    started = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    if master.startswith("local") and not started.sparkContext.getConf().contains(SHUFFLE_PARTITIONS):
+        at_once = started.sparkContext.defaultParallelism
+        started.conf.set(SHUFFLE_PARTITIONS, str(max(_FEW_PARTITIONS, 2 * at_once)))
+    return started
 
 
 @contextmanager
