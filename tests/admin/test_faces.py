@@ -16,7 +16,7 @@ from tools.generate_async_admin import OUTPUT, generated, methods
 
 import headgate.admin
 from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition
-from headgate.admin.arguments import millis
+from headgate.admin.arguments import millis, past_millis
 from headgate.domain.ids import TopicName
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -48,10 +48,26 @@ def test_every_error_can_be_imported() -> None:
     assert named <= set(headgate.admin.__all__)
 
 
+def test_every_type_of_an_argument_or_result_can_be_imported() -> None:
+    """A typed program names them in its own signatures."""
+    words: set[str] = set()
+    for _, method in methods():
+        signature = inspect.signature(method)
+        annotations = [one.annotation for one in signature.parameters.values()] + [
+            signature.return_annotation
+        ]
+        words |= {word for text in annotations for word in re.findall(r"[A-Z]\w+", str(text))}
+    of_python = {"Iterable", "Iterator", "Mapping", "Sequence", "None", "Self"}
+    assert words - of_python <= set(headgate.admin.__all__)
+
+
 def test_times_are_datetimes_with_a_time_zone_or_milliseconds() -> None:
     """Without a time zone nobody knows which moment is meant."""
     assert millis(datetime(2023, 11, 14, 22, 13, 20, 999, tzinfo=UTC)) == 1_700_000_000_000
     assert millis(1_700_000_000_000) == 1_700_000_000_000
+    for given in (0, 999_999_999, 10**11):
+        assert past_millis(given) == given
+    assert past_millis(datetime(1970, 1, 21, tzinfo=UTC)) == 1_728_000_000
     with pytest.raises(ValueError, match="has no time zone"):
         millis(datetime(2023, 11, 14))
 

@@ -313,16 +313,17 @@ def test_the_error_for_a_mistyped_group_or_topic_suggests_a_name(command: Comman
 
 def test_a_time_without_known_changes_is_reported(command: Command, group: str) -> None:
     """Before the first commit, in the future, and between two changes."""
-    before = command("--offsets-as-of", "2026-01-01", "--group", group)
-    assert (before.exit_code, before.stdout) == (0, "")
-    assert f"group {group} had no offsets then" in before.stderr
+    for time_before in ("2026-01-01", "1970-01-01", "1971-02-03"):
+        before = command("--offsets-as-of", time_before, "--group", group)
+        assert (before.exit_code, before.stdout) == (0, "")
+        assert f"group {group} had no offsets then" in before.stderr
     later = moment(time.time() + 3600)
     for action in (
         ("--offsets-as-of", later),
         ("--reset-offsets", "--all-topics", "--to-offsets-as-of", later),
     ):
         assert "is in the future: the present offsets are used" in command(*action, "--group", group).stderr
-    for span in (("--since", later), ("--until", "2026-01-01")):
+    for span in (("--since", later), ("--until", "2026-01-01"), ("--until", "1971-02-03")):
         nothing = command("--history", "--group", group, *span)
         assert (nothing.exit_code, nothing.stdout) == (0, "")
         assert f"group {group}: there is no known change of its offsets in that time" in nothing.stderr

@@ -23,7 +23,7 @@ from headgate.admin.errors import (
     TopicGone,
 )
 from headgate.admin.hanging import HangingTransaction
-from headgate.admin.pausing import Waiting
+from headgate.admin.pausing import OnWaiting, Waiting
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
     ByDuration,
@@ -37,8 +37,9 @@ from headgate.admin.reset import (
     ToOffset,
     ToOffsets,
 )
-from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
-from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
+from headgate.admin.resets import PlansOfGroups
+from headgate.admin.restore import ChosenPartitions, OffsetAsOf, PlannedRestore, PlannedUndo
+from headgate.admin.rewind import OnProgress, RewindProgress, RewindStep, RewoundPartition, Where
 from headgate.admin.share_groups import ShareTarget
 from headgate.admin.share_rewind import RewoundSharePartition
 from headgate.admin.survey import GroupSurvey, SurveyedGroup
@@ -102,6 +103,7 @@ __all__ = [
     "AuthenticationFailed",
     "BadResponse",
     "ByDuration",
+    "ChosenPartitions",
     "ClientError",
     "CommittedOffset",
     "ConfigChange",
@@ -131,6 +133,8 @@ __all__ = [
     "OffsetChange",
     "OffsetHistory",
     "OffsetsMoved",
+    "OnProgress",
+    "OnWaiting",
     "OutcomeUnknown",
     "PartitionDescription",
     "PartitionHistory",
@@ -140,6 +144,7 @@ __all__ = [
     "PlannedOffset",
     "PlannedRestore",
     "PlannedUndo",
+    "PlansOfGroups",
     "Position",
     "ProducerState",
     "RequestRefused",
@@ -178,4 +183,5 @@ __all__ = [
     "Unsendable",
     "VersionNotSupported",
     "Waiting",
+    "Where",
 ]

@@ -79,7 +79,15 @@ def millis(time: datetime | int) -> Millis:
 
 
 def past_millis(time: datetime | int) -> Millis:
-    """Return a time in the history, in ms. Raises the same, and ValueError for one before 1970."""
+    """Return a time in the history, in ms.
+
+    Raises the same, and ValueError for one before 1970, and for an int that surely has seconds.
+    """
+    if isinstance(time, int) and time in _SECONDS:
+        raise ValueError(
+            f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in milliseconds "
+            f"it is {_EPOCH + timedelta(milliseconds=time):%Y-%m-%d}: if you mean that, give a datetime"
+        )
     found = millis(time)
     if found < 0:  # in a request a negative number is no time: all changes would be returned
         raise ValueError(f"a time must not be before 1970: {time!r}")
@@ -87,6 +95,10 @@ def past_millis(time: datetime | int) -> Millis:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = range(10**9, 10**11)
+"""From 2001 on if they are seconds. As milliseconds they are times of which there is no history: to restore
+the offsets of then means to remove them all.
+"""
 _LARGEST_OFFSET = (1 << 63) - 1
 
 
