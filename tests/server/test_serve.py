@@ -118,8 +118,18 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, option: str) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         finished = headgate("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), option, address)
     assert finished.returncode == 1
-    assert finished.stderr == f"headgate: cannot start: {option} {address}: Address already in use\n"
+    assert finished.stderr == (
+        f"headgate: cannot start: {option} {address}: Address already in use by another program "
+        "(`ss -ltnp` shows which): stop it, or use another port\n"
+    )
     assert not data_dir.exists()
+
+
+def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
+    """The message says what is wrong with it (192.0.2.0/24 is for documents: no machine has it)."""
+    finished = headgate("serve", "--listen", "192.0.2.1:0", "--data-dir", str(tmp_path / "data"))
+    assert finished.returncode == 1
+    assert finished.stderr.endswith("Cannot assign requested address: this machine has no such address\n")
 
 
 @pytest.mark.parametrize(("number", "says"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "fs.file-max")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import platform
@@ -84,6 +85,14 @@ def run_server(options: ServeOptions) -> None:
         lock.release()
 
 
+_ADVICE = {
+    errno.EADDRINUSE: " by another program (`ss -ltnp` shows which): stop it, or use another port",
+    errno.EADDRNOTAVAIL: ": this machine has no such address",
+    errno.EACCES: ": ports below 1024 need a right of their own (CAP_NET_BIND_SERVICE)",
+}
+"""What follows the system's message about an address."""
+
+
 def _refuse_taken(option: str, address: Address) -> None:
     """Raise OSError if no socket like the server's can be bound to the address."""
     for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
@@ -97,7 +106,8 @@ def _refuse_taken(option: str, address: Address) -> None:
                 probe.bind(place)
             except OSError as problem:
                 host, port = address
-                raise OSError(f"{option} {host}:{port}: {problem.strerror}") from problem
+                advice = _ADVICE.get(problem.errno or 0, "")
+                raise OSError(f"{option} {host}:{port}: {problem.strerror}{advice}") from problem
 
 
 def _reachable(host: str) -> str:
