@@ -51,6 +51,8 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["--listen", "no.such.host.invalid:9092"],
             "--listen no.such.host.invalid:9092: no.such.host.invalid: ",
         ),
+        (["--listen", "a..b:9092"], "--listen a..b:9092: no host has such a name"),
+        (["--metrics-listen", "a" * 64 + ".org:1"], "a.org:1: no host has such a name"),
         (
             ["--config", "/nowhere/headgate.toml"],
             "--config /nowhere/headgate.toml: No such file or directory",

@@ -68,6 +68,11 @@ def in_words(error: ClientError, command: str = "consumer-groups") -> str:
     return with_notes(f"{error}; {advice.format(command=command)}" if advice else str(error), error)
 
 
+def of_group_in_words(group_id: str, error: ClientError) -> str:
+    """Return the message of an error of a group, which is named: a lost connection knows no group."""
+    return f"group {group_id}: {in_words(error)}" if isinstance(error, OutcomeUnknown) else in_words(error)
+
+
 def with_notes(text: str, error: BaseException) -> str:
     """Return a text with the notes of an error, on one line."""
     return "; ".join([text, *getattr(error, "__notes__", ())])

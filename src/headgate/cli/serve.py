@@ -167,6 +167,8 @@ def _own_address(option: str, text: str) -> tuple[str, int]:
         socket.getaddrinfo(host, port)
     except OSError as problem:
         raise UsageProblem(f"{option} {text}: {host}: {problem.strerror}") from None
+    except UnicodeError:
+        raise UsageProblem(f"{option} {text}: no host has such a name") from None
     return host, port
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from tests.cli.support import Command, committed, rows
+from typer.testing import CliRunner
 
 from headgate.admin import Admin, TopicPartition
+from headgate.broker import run
+from headgate.cli import app
 from headgate.cli.consumer_groups.arguments import read_offsets
 from headgate.client.connection import Connection
 from headgate.domain.ids import TopicName
@@ -96,6 +99,13 @@ def test_a_group_of_a_file_keeps_the_spaces_in_its_name(tmp_path: Path) -> None:
     assert read_offsets(path, []) == {"\rone": {places[0]: 4}, " two ": {places[1]: 5}}
 
 
+def test_a_file_of_a_spreadsheet_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """It belongs to no name."""
+    path = tmp_path / "saved.csv"
+    path.write_text("\ufeffone,flights,0,4\n", encoding="utf-8")
+    assert read_offsets(path, []) == {"one": {TopicPartition(TopicName("flights"), 0): 4}}
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
@@ -104,8 +114,20 @@ def test_a_group_of_a_file_keeps_the_spaces_in_its_name(tmp_path: Path) -> None:
         ("flights,0,1\nother,flights,0,1\n", "line 2: group other is not among those of --group"),
         ("flights,0,1\nflights,0,2\n", "line 2: flights-0 of group "),
         ("", "the file has no offsets"),
+        (f"flights,0,{1 << 63}\n", "line 1: an offset below 2**63 is expected"),
+        (f"flights,0,{'9' * 5000}\n", "line 1: an offset below 2**63 is expected"),
+        (f"flights,{'9' * 5000},0\n", "line 1: the number of a partition is expected"),
     ],
-    ids=["too few fields", "negative", "another group", "twice", "empty"],
+    ids=[
+        "too few fields",
+        "negative",
+        "another group",
+        "twice",
+        "empty",
+        "too large",
+        "many digits",
+        "many digits of a partition",
+    ],
 )
 def test_an_invalid_file_is_refused_with_its_line(
     command: Command, group: str, tmp_path: Path, lines: str, says: str
@@ -176,3 +198,38 @@ def test_a_reset_of_many_groups_asks_for_all_at_once(
     assert len(rows(command(*words, "--execute"))) == 1 + len(groups)
     assert len([name for name in sent if name != "OffsetCommitRequest"]) < 20
     assert sent.count("OffsetCommitRequest") == len(groups)
+
+
+@pytest.mark.parametrize(
+    ("executing", "words"),
+    [
+        ("execute_reset", ["--reset-offsets", "--all-topics", "--to-latest"]),
+        ("execute_restore", ["--undo", "--all-topics", "--redo"]),
+    ],
+    ids=["reset", "undo"],
+)
+def test_a_server_that_is_lost_on_the_way_hides_no_change(
+    monkeypatch: pytest.MonkeyPatch, executing: str, words: list[str]
+) -> None:
+    """The groups that were changed before are printed."""
+    with run({"offsets.topic.num.partitions": "1"}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("flights", 1)
+            for group_id in ("one", "two", "three"):
+                for offset in (7, 8):
+                    admin.alter_offsets(group_id, {TopicPartition(TopicName("flights"), 0): offset})
+        execute = getattr(Admin, executing)
+
+        def then_stop(admin: Admin, *arguments: Any) -> None:
+            execute(admin, *arguments)
+            broker.stop()
+
+        monkeypatch.setattr(Admin, executing, then_stop)
+        address = ("--bootstrap-server", broker.bootstrap_servers, "--timeout", "2000")
+        groups = ("--group", "one", "--group", "two", "--group", "three")
+        done = CliRunner().invoke(app, ["consumer-groups", *address, *words, *groups, "--execute"])
+        assert done.exit_code == 1, done.stderr
+        assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["one"]
+        assert "before its last group: only what is printed was changed" in done.stderr
+        if executing == "execute_reset":
+            assert "group two: connection" in done.stderr

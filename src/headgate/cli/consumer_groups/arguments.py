@@ -23,6 +23,7 @@ from headgate.admin import (
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
+from headgate.domain.setting import LONG_MAX
 
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,18})D)?(?:T(?=\d)(?:(?P<hours>\d{1,18})H)?(?:(?P<minutes>\d{1,18})M)?"
@@ -101,6 +102,9 @@ def target_of(options: Options) -> Target:
     return ToLatest() if options.to_latest else ToCurrent()
 
 
+_MOST_DIGITS = 100
+"""Maximum length of a number: Python converts no text of thousands of digits."""
+
 OffsetsByGroup = dict[str, dict[TopicPartition, int]]
 
 
@@ -111,7 +115,7 @@ def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
     """
     offsets: OffsetsByGroup = {group: {} for group in groups}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             for line, (group, partition, offset) in _rows(path, csv.reader(file), groups):
                 if groups and group not in offsets:
                     raise UsageProblem(f"{path}, line {line}: group {group} is not among those of --group")
@@ -142,4 +146,8 @@ def _rows(
             expected = "topic,partition,offset or " if len(groups) == 1 else ""
             raise UsageProblem(f"{path}, line {line}: {expected}group,topic,partition,offset is expected")
         group, topic, partition, offset = fields
+        if len(offset) > _MOST_DIGITS or int(offset) > LONG_MAX:
+            raise UsageProblem(f"{path}, line {line}: an offset below 2**63 is expected")
+        if len(partition) > _MOST_DIGITS:
+            raise UsageProblem(f"{path}, line {line}: the number of a partition is expected")
         yield line, (group, TopicPartition(TopicName(topic), int(partition)), int(offset))

@@ -24,11 +24,11 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.reset import outside_of_log
-from headgate.cli.advice import in_words
+from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
+from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
@@ -45,9 +45,9 @@ OF_ONE_GROUP = (
     RewindUnfinished,
     VersionNotSupported,
 )
+"""Errors of one group, after which the command continues with the other groups."""
 _PLANNED_AT_ONCE = 500
 """Groups whose resets are planned together, before the first of them is executed."""
-"""Errors of one group, after which the command continues with the other groups."""
 
 
 # --reset-offsets
@@ -62,25 +62,26 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     done: list[tuple[str, list[PlannedOffset]]] = []
     # Some at a time: the rest is planned from what is committed when its turn comes.
     group_ids = list(targets)
-    for at in range(0, len(group_ids), _PLANNED_AT_ONCE):
-        several = group_ids[at : at + _PLANNED_AT_ONCE]
-        there = {group_id: targets[group_id] for group_id in several if group_id in known}
-        plans = admin.plan_resets(there, partitions)
-        for group_id in several:
-            if group_id in not_known:
-                say(f"{not_known[group_id]} (--create creates it)")
-                continue
-            planned = plans[group_id]
-            try:
-                if isinstance(planned, ClientError):
-                    raise planned
-                if options.execute:
-                    admin.execute_reset(group_id, planned)
-            except OF_ONE_GROUP as error:
-                say(in_words(error))
-                continue
-            done.append((group_id, planned))
-            warn_of_moved(planned)
+    with printed_if_it_ends_early(options, lambda: print_plans(done, options)):
+        for at in range(0, len(group_ids), _PLANNED_AT_ONCE):
+            several = group_ids[at : at + _PLANNED_AT_ONCE]
+            there = {group_id: targets[group_id] for group_id in several if group_id in known}
+            plans = admin.plan_resets(there, partitions)
+            for group_id in several:
+                if group_id in not_known:
+                    say(f"{not_known[group_id]} (--create creates it)")
+                    continue
+                planned = plans[group_id]
+                try:
+                    if isinstance(planned, ClientError):
+                        raise planned
+                    if options.execute:
+                        admin.execute_reset(group_id, planned)
+                except OF_ONE_GROUP as error:
+                    say(of_group_in_words(group_id, error))
+                    continue
+                done.append((group_id, planned))
+                warn_of_moved(planned)
     print_plans(done, options)
     return 0 if len(done) == len(targets) else 1
 

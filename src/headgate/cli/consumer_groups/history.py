@@ -27,11 +27,11 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.errors import moment
-from headgate.cli.advice import in_words
+from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
-from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan
+from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
@@ -249,25 +249,26 @@ def restore_offsets(admin: Admin, options: Options) -> int:
 def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
     rows: list[Row] = []
     is_refused = False
-    for group_id in asked_groups(admin, options):
-        try:
-            planned = plan(group_id)
-            if options.execute:
-                admin.execute_restore(group_id, planned)
-        except NothingToReset:
-            say(_nothing_known(admin, options, group_id))
-            is_refused = True
-            continue
-        except _OF_ONE_GROUP as error:
-            say(in_words(error))
-            is_refused = True
-            continue
-        if not planned and _is_known(admin, group_id, _places(options)):
-            say(f"group {group_id}: all offsets are already as they were then")
-        elif not planned:
-            say(_nothing_known(admin, options, group_id))
-            is_refused = True
-        rows += [_plan_row(group_id, each) for each in planned]
+    with printed_if_it_ends_early(options, lambda: print_plan(rows, _PLAN, options)):
+        for group_id in asked_groups(admin, options):
+            try:
+                planned = plan(group_id)
+                if options.execute:
+                    admin.execute_restore(group_id, planned)
+            except NothingToReset:
+                say(_nothing_known(admin, options, group_id))
+                is_refused = True
+                continue
+            except _OF_ONE_GROUP as error:
+                say(of_group_in_words(group_id, error))
+                is_refused = True
+                continue
+            if not planned and _is_known(admin, group_id, _places(options)):
+                say(f"group {group_id}: all offsets are already as they were then")
+            elif not planned:
+                say(_nothing_known(admin, options, group_id))
+                is_refused = True
+            rows += [_plan_row(group_id, each) for each in planned]
     print_plan(rows, _PLAN, options)
     return 1 if is_refused else 0
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from headgate.admin import PlannedOffset, PlannedRestore
+from headgate.admin import ClientError, PlannedOffset, PlannedRestore
 from headgate.admin.csv_rows import csv_writer
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import Columns, Row, print_json, print_rows, say
@@ -34,6 +35,18 @@ def print_plan(rows: Sequence[Row], columns: Columns, options: Options) -> None:
         print_rows(rows, columns, "offsets", options.output)
         if rows and options.output == "table" and not options.execute:
             say("nothing was changed; add --execute to make the changes")
+
+
+@contextmanager
+def printed_if_it_ends_early(options: Options, print_done: Callable[[], None]) -> Iterator[None]:
+    """Print the executed changes also if a lost server or Ctrl-C ends the command before its last group."""
+    try:
+        yield
+    except (ClientError, KeyboardInterrupt):
+        if options.execute:
+            print_done()
+            say("the command ended before its last group: only what is printed was changed")
+        raise
 
 
 def _export(rows: Sequence[Row], *, is_one: bool) -> None:
