@@ -88,6 +88,7 @@ class _Produce:
         place = (partition.topic.name, partition.index)
         error = self._verified.errors.get(place)
         if error is not None:
+            partition.refused_before_append(records)
             _fill_in(result, refusal_of(error, self._call.api_version, self._verified.message))
             return
         self._waiting += 1

@@ -18,6 +18,7 @@ from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch
 from headgate.log.header import Buffer
 from headgate.log.log import Log
+from headgate.topics.awaited_batches import AwaitedBatches
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.log_opening import Opened
 from headgate.topics.partition_files import (
@@ -54,6 +55,7 @@ class DerivedState:
         "_topic",
         "_transactions",
         "appended_bytes",
+        "awaited",
         "epochs",
         "snapshot_at_bytes",
     )
@@ -64,6 +66,7 @@ class DerivedState:
         self.epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
+        self.awaited = AwaitedBatches()
         self._transactions = Transactions()
         self._generation = -1
         """The generation of the log (`Log.generation`) from which the transactions were derived."""
@@ -83,10 +86,16 @@ class DerivedState:
 
     def truncated(self, end_offset: int) -> None:
         """Discard the state of the truncated part of the log."""
+        self._await_after(end_offset)
         self.forget_producers()
         self.epochs.truncate(end_offset)
         self._begin_epoch(end_offset)
         discard_snapshot_beyond(self._topic.shared.fs, self._topic.directory_of(self._index), end_offset)
+
+    def _await_after(self, end_offset: int) -> None:
+        """Note which batches of producers are no longer in the log, which ends there."""
+        if self._producers is not None:
+            self.awaited.truncated(self._producers, end_offset)
 
     def _begin_epoch(self, offset: int) -> None:
         leader_epoch = self._topic.leader_epoch
@@ -123,6 +132,8 @@ class DerivedState:
             self._tell_open_transactions()
         if self._producers is not None:
             self._producers.take(header, batch)
+        if len(self.awaited):
+            self.awaited.taken(header.producer_id)
 
     # --- checks ---
 
@@ -134,6 +145,8 @@ class DerivedState:
         """
         producers = self.producers(log)
         verdict = producers.check(header)
+        if len(self.awaited) and producers.get(header.producer_id) is None and self.awaited.is_ahead(header):
+            verdict = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if isinstance(verdict, RememberedBatch) or verdict == ErrorCode.INVALID_PRODUCER_EPOCH:
             return verdict
         if not header.is_transactional:
@@ -180,12 +193,14 @@ class DerivedState:
     def given_up(self) -> None:
         """Forget all state: the topic is deleted."""
         self.forget_producers()
+        self.awaited = AwaitedBatches()
         self._transactions = Transactions()
         self._tell_open_transactions()
 
     def transactions(self, log: Log) -> Transactions:
         """Return the transactions of the log; load them again after a recovery. Raises OSError."""
         if self._generation != log.generation:
+            self._await_after(log.log_end_offset)
             self.forget_producers()
             self._transactions, _ = load_transactions(log, self._snapshot_of(log))
             self._generation = log.generation

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
@@ -163,7 +164,15 @@ class Partition(PartitionLog):
             self.topic.traffic.produced_bytes += len(batch)
             return result
         except (OSError, CorruptBatch) as problem:
+            self._derived.awaited.refused(header)
             return self._append_failed(problem)
+
+    def refused_before_append(self, data: Buffer) -> None:
+        """Note that a producer's batch was refused before it came here: it may be sent again, and what
+        follows it must not take its place.
+        """
+        with suppress(CorruptBatch):
+            self._derived.awaited.refused(read_header(data))
 
     def end_transaction(self, marker: TransactionMarker, now: Millis) -> AppendResult:
         """Append the marker that ends a producer's transaction, whether one is open here or not.
