@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.compat.conftest import DRIVERS
 from tests.compat.support.driver import Can
+from tests.compat.support.franz_go import franz_version
 from tests.differential.accepted import NOT_SPOKEN
 
 from headgate.api.registry import apis_by_key
@@ -58,7 +59,8 @@ CLIENTS = """
 
 Each *yes* is a test with the real library against a running server (`make compat`), which fails if it is not
 true any more. What a library itself cannot do is a dash. The Java clients and Kafka's own tools are tested by
-`tests/compat` and `tests/differential`, too. Differences and traps are in
+`tests/compat` and `tests/differential`, too. franz-go {franz_go} (Go) is tested by a program with
+transactions, groups of all three protocols, and its administrator. Differences and traps are in
 [FINDINGS.md](../tests/compat/FINDINGS.md).
 
 """
@@ -102,7 +104,7 @@ def generated() -> str:
         (APIS, api_rows(is_ours=False)),
         (OURS, api_rows(is_ours=True)),
         (MISSING, missing),
-        (CLIENTS, client_rows()),
+        (CLIENTS.format(franz_go=franz_version()), client_rows()),
     ]
     return HEAD + "".join(heading + "\n".join(rows) + "\n" for heading, rows in parts)
 
