@@ -365,20 +365,37 @@ def filled(node: OneNode, name: str = "letters", cleanup_policy: str = "delete")
 
 
 def test_records_are_deleted_up_to_an_offset(node: OneNode) -> None:
-    """The log start moves there, never back; -1 means all visible records; a crash changes nothing."""
+    """The log start moves there, never back; -1 means all records; a crash changes nothing."""
     topic = filled(node)
     assert cut(node, 2) == (ErrorCode.NONE, 2)
     assert cut(node, 1) == (ErrorCode.NONE, 2)
     assert topic.partition(0).read(1, 100, minimum_one=True).error == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert cut(node, -1) == (ErrorCode.NONE, 4)
+    assert topic.partition(0).high_watermark == 4
+    assert cut(node, -1) == (ErrorCode.NONE, 5)
     node.restart(crash=True)
-    assert cut(node, 0) == (ErrorCode.NONE, 4)
+    assert cut(node, 0) == (ErrorCode.NONE, 5)
+
+
+def test_records_that_are_not_durable_yet_are_waited_for_and_deleted(node: OneNode) -> None:
+    """A producer with acks=1 was told of them, so their offsets are not out of range."""
+    topic = filled(node)
+    assert topic.partition(0).high_watermark == 4
+    assert cut(node, 5) == (ErrorCode.NONE, 5)
+
+
+def test_records_that_cannot_be_made_durable_are_not_deleted(node: OneNode) -> None:
+    """They are lost, so their offsets are out of range, and the records before them stay."""
+    topic = filled(node)
+    node.disk.files.inject(Fault(errno.EIO, "datasync"))
+    assert cut(node, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert topic.partition(0).log_start_offset == 0
+    assert cut(node, 4) == (ErrorCode.NONE, 4)
 
 
 @pytest.mark.parametrize(
     ("topic", "partition", "offset", "error"),
     [
-        ("letters", 0, 5, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ("letters", 0, 6, ErrorCode.OFFSET_OUT_OF_RANGE),
         ("letters", 0, -2, ErrorCode.OFFSET_OUT_OF_RANGE),
         ("letters", 1, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("x", 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -389,7 +406,7 @@ def test_records_are_deleted_up_to_an_offset(node: OneNode) -> None:
 def test_invalid_deletions_of_records_are_refused(
     node: OneNode, topic: str, partition: int, offset: int, error: ErrorCode
 ) -> None:
-    """Invisible records, and those of compacted or internal topics."""
+    """Records that were never written, and those of compacted or internal topics."""
     filled(node)
     filled(node, "compacted", cleanup_policy="compact")
     filled(node, "__consumer_offsets", cleanup_policy="compact,delete")

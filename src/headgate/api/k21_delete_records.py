@@ -1,11 +1,14 @@
 """DeleteRecords (key 21), versions 0-2: raise a partition's log start offset.
 
 Offset -1 means the high watermark. An offset below the log start is no error; one beyond the high watermark
-is OFFSET_OUT_OF_RANGE. A topic that is only compacted is POLICY_VIOLATION, an internal one
+is OFFSET_OUT_OF_RANGE. Records that are written and not durable yet, which a producer with acks=1 was told
+of, are waited for. A topic that is only compacted is POLICY_VIOLATION, an internal one
 INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
+
+from concurrent.futures import Future
 
 from headgate.api.administration import log_change
 from headgate.api.contract import Call, Node, RequestSteps
@@ -58,12 +61,36 @@ def _delete(
     if not topic.policy.is_deleted_from:
         return ErrorCode.POLICY_VIOLATION, -1
     yield from opened_aside(partition)
+    if _names_records_to_be_synced(partition, wanted.offset):
+        yield from _synced(node, partition)
+        if node.topics.by_name(topic_name) is not topic:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
     before = _start_of(partition)
     error, start = partition.delete_records(wanted.offset)
     if not error and start != before:
         fields = {"partition": partition, "reason": "request", "from_offset": before, "up_to_offset": start}
         log_change(call, "records deleted", fields)
     return error, start
+
+
+def _names_records_to_be_synced(partition: Partition, before: int) -> bool:
+    try:
+        watermark, end = partition.high_watermark, partition.log_end_offset
+    except (OSError, CorruptBatch):
+        return False  # the deletion reports it
+    return watermark < end and (before == -1 or watermark < before <= end)
+
+
+def _synced(node: Node, partition: Partition) -> RequestSteps[None]:
+    """Wait until what the log has now is durable, or cannot be made durable."""
+    there: Future[None] = Future()
+
+    def done(is_durable: bool) -> None:
+        partition.synced(is_durable)
+        there.set_result(None)
+
+    node.durability.when_durable(partition.log, done)
+    yield there
 
 
 def _start_of(partition: Partition) -> int | None:
