@@ -15,7 +15,7 @@ IN_PARALLEL := -n $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() 
 OLDEST := build/oldest
 TESTS_OF_OLDEST := tests/wire tests/records tests/log tests/core tests/topics tests/runtime tests/api tests/server tests/admin tests/cli
 NEED_SPARK := tests/log/test_batch_records.py tests/log/test_batch_scan.py
-TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
+TESTS_OF_COMPILED := tests/packaging tests/api tests/api_topics tests/topics tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test compiled test-compiled test-oldest compat lint simulate hostile mutants bench bench-start bench-spark kafka release clean java

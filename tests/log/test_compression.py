@@ -7,12 +7,12 @@ import pytest
 from headgate.log.batch import CorruptBatch
 from headgate.log.compression import (
     LARGEST_OUTPUT_BYTES,
-    UnpacksToMore,
     compress,
     compress_snappy_framed,
     decompress,
     unpack,
 )
+from headgate.log.header import UnpacksToMore
 
 SIZES = [0, 1, 32 << 10, (32 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, (1 << 20) + 1]
 

@@ -73,6 +73,44 @@ def test_such_a_name_is_noticed() -> None:
     assert [part.lineno for part in exceptions_of_several_types(tree)] == [6]
 
 
+def bases(path: Path) -> Iterator[tuple[str, str]]:
+    """Return each class of a module with the full name of each of its bases that is imported."""
+    tree = ast.parse(path.read_text())
+    imported = {
+        alias.asname or alias.name: f"{part.module}.{alias.name}"
+        for part in ast.walk(tree)
+        if isinstance(part, ast.ImportFrom)
+        for alias in part.names
+    }
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ClassDef):
+            yield from (
+                (part.name, imported[name]) for base in part.bases if (name := ast.unparse(base)) in imported
+            )
+
+
+def test_no_class_of_source_has_a_compiled_base() -> None:
+    """A compiled method takes no object of a class that was not compiled with it: `raise` of such an
+    exception is a TypeError.
+    """
+    compiled = {
+        f"{dotted(path)}.{part.name}"
+        for path in MODULES
+        for part in ast.walk(ast.parse((PROJECT / "src" / path).read_text()))
+        if isinstance(part, ast.ClassDef)
+    }
+    interpreted = [
+        path
+        for path in (PROJECT / "src").rglob("*.py")
+        if str(path.relative_to(PROJECT / "src")) not in MODULES
+    ]
+    assert interpreted and compiled
+    found = [
+        (path.name, name, base) for path in interpreted for name, base in bases(path) if base in compiled
+    ]
+    assert found == []
+
+
 @pytest.mark.skipif(not is_compiled(), reason="nothing is compiled here")
 def test_any_compiled_module_may_be_the_first_to_be_imported() -> None:
     """Whatever order modules are imported in, all that one names when it is imported is there."""

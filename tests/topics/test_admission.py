@@ -13,7 +13,8 @@ from tests.topics.raw_batches import THREE, YEARS_MS, raw_batch, raw_record
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import Settings
 from headgate.log.batch import CorruptBatch, iterate_records, read_header, varint
-from headgate.log.compression import LARGEST_OUTPUT_BYTES, UnpacksToMore, compress
+from headgate.log.compression import LARGEST_OUTPUT_BYTES, compress
+from headgate.log.header import UnpacksToMore
 from headgate.topics.admission import Admitted, AppendResult, admit, weight_of
 from headgate.topics.policy import TopicPolicy, policy_of
 

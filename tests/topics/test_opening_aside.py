@@ -76,6 +76,7 @@ def test_a_use_before_the_opening_began_opens_the_log(disk: Disk) -> None:
     assert append(topic, b"c") == 2
 
 
+@pytest.mark.interpreted
 def test_a_use_during_the_opening_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads never open it at the same time."""
     topic = restarted(disk)
@@ -158,6 +159,7 @@ def test_housekeeping_keeps_a_log_open_that_is_in_use(disk: Disk) -> None:
     assert topic.partition(0).log is log
 
 
+@pytest.mark.interpreted
 def test_a_topic_deleted_while_its_log_is_opened_keeps_its_name_until_that_ends(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +234,7 @@ def test_a_name_is_free_when_all_holders_released_it(disk: Disk) -> None:
     assert freed == [1, 2]
 
 
+@pytest.mark.interpreted
 def test_a_round_opens_a_closed_partition_once_and_again_when_records_expire(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

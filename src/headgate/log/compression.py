@@ -14,7 +14,7 @@ from typing import Final
 
 import cramjam
 
-from headgate.log.header import Buffer, CorruptBatch
+from headgate.log.header import Buffer, CorruptBatch, UnpacksToMore
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -24,10 +24,6 @@ ZSTD: Final = 4
 
 LARGEST_OUTPUT_BYTES: Final = 128 << 20
 """Maximum decompressed size of a batch, or 64 times its compressed size if that is more."""
-
-
-class UnpacksToMore(CorruptBatch):
-    """Compressed records decompress to more bytes than allowed."""
 
 
 _LZ4_STEP_BYTES: Final = 1 << 20

@@ -66,6 +66,10 @@ class InvalidBatch(CorruptBatch):
     """The bytes are as sent, but break a rule: Kafka's INVALID_RECORD, not CORRUPT_MESSAGE."""
 
 
+class UnpacksToMore(CorruptBatch):
+    """Compressed records decompress to more bytes than allowed."""
+
+
 class BatchHeader(NamedTuple):
     """The header of a batch. `size` is that of the whole batch in bytes; timestamps are in ms."""
 

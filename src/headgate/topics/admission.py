@@ -40,8 +40,16 @@ from headgate.log.batch import (
     read_header,
     records_of,
 )
-from headgate.log.compression import UnpacksToMore, unpack
-from headgate.log.header import CODEC_MASK, CRC_END, HEADER_BYTES, LENGTH_FIELD_END, MAGIC, set_max_timestamp
+from headgate.log.compression import unpack
+from headgate.log.header import (
+    CODEC_MASK,
+    CRC_END,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    MAGIC,
+    UnpacksToMore,
+    set_max_timestamp,
+)
 from headgate.log.recompression import with_codec
 from headgate.log.record_check import RecordCheck, check_records
 from headgate.topics.policy import TopicPolicy

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.log.compression import UnpacksToMore
+from headgate.log.header import UnpacksToMore
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit, weight_of
 from headgate.topics.partition import Partition
 from headgate.topics.policy import TopicPolicy
