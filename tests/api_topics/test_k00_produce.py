@@ -13,6 +13,7 @@ from headgate.api import k00_produce, k01_fetch
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -322,6 +323,29 @@ def test_a_full_disk_is_a_retriable_error_and_recovers(node: OneNode) -> None:
     node.pass_time(1000)
     assert produce(node, batch(b"after")).base_offset == 1
     assert visible_values(node) == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "datasync", None])
+def test_a_log_works_again_without_another_record(node: OneNode, operation: str | None) -> None:
+    """The trial fails as long as the disk does, writes no record, and keeps what was acknowledged."""
+    partition = node.topic("letters").partition(0)
+    housekeeping = Housekeeping(node.topics)
+    produce(node, batch(b"before"))
+    node.disk.files.inject(Fault(errno.ENOSPC, operation, times=None))
+    assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    node.disk.files.inject(Fault(errno.ENOSPC, times=None))
+    for _ in range(3):
+        node.pass_time(1000)
+        assert list(housekeeping.try_failing()) == [False]
+        assert partition.is_failing
+    node.disk.files.heal()
+    node.pass_time(1000)
+    assert list(housekeeping.try_failing()) == [True]
+    assert not partition.is_failing
+    assert not node.topics.failing
+    end = partition.log.log_end_offset
+    assert produce(node, batch(b"after")).base_offset == end
+    assert visible_values(node)[::end] == [b"before", b"after"]
 
 
 def test_a_failed_write_affects_its_partition_only(node: OneNode) -> None:

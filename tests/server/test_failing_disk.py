@@ -96,6 +96,19 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         assert len([line for line in told if "log works again" in line]) == 1, told
 
 
+def test_a_log_that_nobody_writes_any_more_stops_failing_with_the_disk(tmp_path: Path) -> None:
+    """It works again without another record: producers may wait until the server is ready."""
+    with run(data_dir=tmp_path / "data") as broker:
+        assert produce(broker, bytes(2 * LIMIT), 10) == [None]
+        set_file_size_limit(broker, LIMIT)
+        assert [type(error) for error in produce(broker, b"during", 2)] != [type(None)]
+        assert "log works again" not in broker.log_path.read_text()
+        set_file_size_limit(broker, resource.RLIM_INFINITY)
+        wait_until(lambda: "log works again" in broker.log_path.read_text(), "the log works again", 20)
+        assert produce(broker, b"after", 20) == [None]
+    assert broker.log_path.read_text().count("log works again") == 1
+
+
 def partition_of_group(lines: list[str]) -> str:
     """Return the partition of `__consumer_offsets` whose failure was logged."""
     (name,) = {found[0] for line in lines if (found := re.search(r"__consumer_offsets-\d+", line))}

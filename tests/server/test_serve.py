@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
-from headgate.cli.serve import _in_words
+from headgate.cli.serve import _in_words, _own_address
 from headgate.compiled import is_compiled
 from headgate.domain.group_settings import GROUP_SETTINGS
 
@@ -140,6 +140,17 @@ def test_too_many_open_files_are_told_with_the_limit_to_raise(number: int, says:
     told = _in_words(OSError(number, os.strerror(number)), Path("data"))
     assert told.startswith("Too many open files")
     assert says in told
+
+
+def test_a_name_server_that_does_not_answer_is_no_wrong_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At boot it may not be there yet: the exit code is 1, after which systemd starts the server again."""
+
+    def no_answer(*given: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_answer)
+    with pytest.raises(OSError, match="--listen kafka:9092: kafka: Temporary failure in name resolution"):
+        _own_address("--listen", "kafka:9092")
 
 
 def test_a_directory_of_another_user_is_told_with_both_users(tmp_path: Path) -> None:

@@ -161,11 +161,15 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 
 def _own_address(option: str, text: str) -> tuple[str, int]:
-    """Return an address to listen on. Raises UsageProblem if its host cannot be resolved."""
+    """Return an address to listen on. Raises UsageProblem if its host does not exist, OSError if no name
+    server answers: a later start may succeed.
+    """
     host, port = _address(option, text)
     try:
         socket.getaddrinfo(host, port)
     except OSError as problem:
+        if problem.errno == socket.EAI_AGAIN:
+            raise OSError(f"{option} {text}: {host}: {problem.strerror}") from None
         raise UsageProblem(f"{option} {text}: {host}: {problem.strerror}") from None
     except UnicodeError:
         raise UsageProblem(f"{option} {text}: no host has such a name") from None

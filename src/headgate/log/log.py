@@ -202,6 +202,19 @@ class Log:
             raise
         self.log_end_offset = segment.next_offset
 
+    def try_space(self, size: int) -> None:
+        """Reserve `size` bytes after the end, and release them: raises OSError if a write would fail now."""
+        if self._failure is not None:
+            self._refuse()
+        self._is_as_closed = False
+        segment = self._segments.active or self._roll()
+        try:
+            segment.file().reserve(size, segment.size)
+        finally:
+            self._cut_back(segment)
+        if self._failure is not None:
+            self._refuse()
+
     def _refuse(self) -> None:
         raise LogFailed(
             errno.EIO, f"the log failed and is not recovered: {self._failure}", str(self.directory)

@@ -70,6 +70,11 @@ REMOVE_EVERY_MS = 20
 RETRY_MS = 10_000
 TIDY_EVERY_MS = 50
 """Pause between slices of tidying the catalogue, in ms."""
+TRY_DISK_MS = 1000
+MOST_TRY_DISK_MS = 30_000
+"""Shortest and longest pause between tries of logs that could not be written, in ms: it doubles while they
+fail, because a try may read much of a log.
+"""
 MOST_NAMED = 3
 """Failing logs that /readyz names."""
 
@@ -124,6 +129,7 @@ class BrokerNode:
         self._is_started = False
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
         self._looking_after: asyncio.Task[None] | None = None
+        self._trying_disk: asyncio.Task[None] | None = None
         self._compaction.on_failed = self._look_at_log
 
     async def start(self) -> None:
@@ -147,6 +153,7 @@ class BrokerNode:
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
         self._remove_deleted()
         self._looking_after = self._loop.create_task(self._look_after_topics())
+        self.topics.call_when_failing(self._disk_fails)
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
         log_changes_of(self.topics)
@@ -169,8 +176,10 @@ class BrokerNode:
 
     def close(self) -> None:
         """Write and sync what is left, and mark the stop as clean, so that the next start skips recovery."""
-        if self._looking_after is not None:
-            self._looking_after.cancel()
+        self.topics.call_when_failing(lambda: None)
+        for task in (self._looking_after, self._trying_disk):
+            if task is not None:
+                task.cancel()
         self._markers.close()
         self.request_work.close()
         self._batch_checks.close()
@@ -288,6 +297,35 @@ class BrokerNode:
                 unexpected(Where.HOUSEKEEPING, "retention failed", failure)
             self._tidy_catalogue()
             await asyncio.sleep(self.settings["log.retention.check.interval.ms"] / 1000)
+
+    def _disk_fails(self) -> None:
+        if self._trying_disk is None or self._trying_disk.done():
+            self._trying_disk = self._loop.create_task(self._try_disk())
+
+    async def _try_disk(self) -> None:
+        """Try failing logs until all work."""
+        pause_ms = TRY_DISK_MS
+        while self.topics.failing:
+            await asyncio.sleep(pause_ms / 1000)
+            try:
+                results = await self._tried_disk()
+            except Exception as failure:
+                unexpected(Where.HOUSEKEEPING, "failing logs cannot be tried again", failure)
+                results = [False]
+            still_fails = bool(results) and not any(results)
+            pause_ms = min(2 * pause_ms, MOST_TRY_DISK_MS) if still_fails else TRY_DISK_MS
+
+    async def _tried_disk(self) -> list[bool]:
+        """Try failing logs, one in each step of the loop; return which of them work."""
+        results: list[bool] = []
+        tries = self.housekeeping.try_failing()
+        while True:
+            with self.watch.step("failing logs"):
+                result = next(tries, None)
+            if result is None:
+                return results
+            results.append(result)
+            await asyncio.sleep(0)
 
     def _tidy_catalogue(self) -> None:
         try:

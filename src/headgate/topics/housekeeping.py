@@ -8,6 +8,7 @@ records expire, and again when they have expired. A round recovers at most `_REC
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headgate.domain.ids import Millis
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _RECOVERED_A_ROUND = 256
 """Number of logs, left unclean by a crash, that a round recovers: each may take seconds."""
+
+_TRIED_A_ROUND = 32
+"""Number of failing logs that are tried one after another."""
 
 
 class Housekeeping:
@@ -45,6 +49,19 @@ class Housekeeping:
         """
         yield from self._look_after_all(now, is_slice_over)
         self._topics.remove_leftovers()
+
+    def try_failing(self) -> Iterator[bool]:
+        """Try whether logs that could not be written can be again: some of them, in turn. Yield the result of
+        each; the loop may run in between.
+        """
+        failing = self._topics.failing
+        for key in list(islice(failing, _TRIED_A_ROUND)):
+            try_disk = failing.pop(key, None)
+            if try_disk is not None:
+                is_over = try_disk()
+                if not is_over:
+                    failing.setdefault(key, try_disk)
+                yield is_over
 
     def _look_after_all(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
         expired_before = Millis(now - self._topics.settings["producer.id.expiration.ms"])

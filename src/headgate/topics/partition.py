@@ -6,7 +6,8 @@ Rules:
    records that were read cannot be lost. In a topic in page-cache mode it is the end of the log. Readers of
    committed records see those below the last stable offset (`transactions.py`).
 2. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
-   append first tries to recover the log, so the partition continues when the disk works again.
+   append first tries to recover the log, so the partition continues when the disk works again. Without
+   appends `try_disk` finds that out.
 3. Transactions, the state of producers and leader epochs are derived from the log (`derived_state.py`).
 4. Retention does not delete the records of an undecided transaction.
 """
@@ -167,6 +168,22 @@ class Partition(PartitionLog):
             self._derived.awaited.refused(header)
             return self._append_failed(problem)
 
+    def _try_disk_later(self) -> None:
+        """Have the log tried again without appends. That of a coordinator is not: it recovers its own."""
+        if not self.topic.is_internal:
+            self.topic.shared.failing[self.key] = self.try_disk
+            self.topic.shared.on_failing()
+
+    def try_disk(self) -> bool:
+        """Try whether the log can be written again, without a record; return False to be called again.
+
+        Without that a log that no producer uses any more would count as failing for ever.
+        """
+        is_over = self._is_writable_again()
+        if is_over:
+            self.advance()  # a recovery makes durable what was written before the failure
+        return is_over
+
     def refused_before_append(self, data: Buffer) -> None:
         """Note that a producer's batch was refused before it came here: it may be sent again, and what
         follows it must not take its place.
@@ -194,13 +211,6 @@ class Partition(PartitionLog):
         """Recover the log if a write or sync failed, as the next append does. Raises OSError."""
         self._writable_log()
 
-    def _writable_log(self) -> Log:
-        """Return the log, recovered if it had failed. Raises OSError."""
-        log = self._log or self._open()
-        if log.failure is not None:
-            self._mend(log)
-        return log
-
     def _append(self, log: Log, batch: bytearray, now: Millis) -> AppendResult:
         """Append a batch after all checks. Raises OSError."""
         append_time = -1
@@ -214,6 +224,7 @@ class Partition(PartitionLog):
 
     def _append_failed(self, problem: OSError | CorruptBatch) -> AppendResult:
         self._known_trouble().append_failed(problem)
+        self._try_disk_later()
         return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR, message="The partition's log cannot be written")
 
     def _refused(self, refusal: AppendResult) -> AppendResult:
@@ -276,6 +287,7 @@ class Partition(PartitionLog):
             self.advance()
         elif self._log is not None and self._log.failure is not None:
             self._known_trouble().sync_failed(self._log.failure)
+            self._try_disk_later()
 
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool, is_committed: bool = False

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.log.batch import CorruptBatch
 from headgate.log.log import LogFailed
 from headgate.topics.announcements import Announcements
 from headgate.topics.derived_state import DerivedState
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 _MEND_EVERY_SECONDS = 1.0
 """Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
+_TRIED_BYTES = 1 << 20
+"""Free space, in bytes, with which a log that could not be written counts as working: a large batch."""
 _WORTH_A_SNAPSHOT_BYTES = 1 << 20
 """If a larger log was read because it had no usable snapshot, one is written at once."""
 
@@ -242,6 +245,25 @@ class PartitionLog:
         self._mend_at = seconds + _MEND_EVERY_SECONDS
         log.recover()
         self._mend_at = -math.inf
+
+    def _writable_log(self) -> Log:
+        """Return the log, recovered if it had failed. Raises OSError."""
+        log = self._log or self._open()
+        if log.failure is not None:
+            self._mend(log)
+        return log
+
+    def _is_writable_again(self) -> bool:
+        """Recover the log if it failed, and reserve and release space. Return whether that succeeds."""
+        trouble = self._trouble
+        if self.topic.is_deleted or self._log is None or trouble is None or not trouble.is_write_failing:
+            return True  # a log that cannot be opened is tried by its next user: that may read all of it
+        try:
+            self._writable_log().try_space(_TRIED_BYTES)
+        except (OSError, CorruptBatch):
+            return False
+        trouble.can_be_written()
+        return True
 
     def _known_trouble(self) -> PartitionTrouble:
         if self._trouble is None:

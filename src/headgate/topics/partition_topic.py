@@ -21,6 +21,7 @@ class PartitionTopic(Protocol):
     shared: Shared
     traffic: Traffic
     is_deleted: bool
+    is_internal: bool
 
     @property
     def leader_epoch(self) -> int:

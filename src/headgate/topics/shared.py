@@ -47,6 +47,10 @@ class Shared:
     in_transaction: dict[tuple[TopicName, int], Transactions] = field(default_factory=dict)
     """The partitions with open transactions, as far as their logs were opened."""
     producers: ProducerCount = field(default_factory=ProducerCount)
+    failing: dict[tuple[TopicId, int], Callable[[], bool]] = field(default_factory=dict)
+    """For partitions that could not be written: tries whether they can be, and returns whether that is so."""
+    on_failing: Callable[[], None] = lambda: None
+    """Called when a partition is added to `failing`."""
     run_aside: RunAside = run_here
     """Runs what may take a while, one after another: in another thread, once the node has one."""
     open_files_limit: int = 512

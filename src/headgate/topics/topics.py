@@ -39,7 +39,7 @@ from headgate.topics.refusal import Refusal
 from headgate.topics.shared import RunAside, Shared
 from headgate.topics.topic import Topic
 from headgate.topics.transactions import Transactions
-from headgate.topics.waiters import Waiters
+from headgate.topics.waiters import PartitionKey, Waiters
 
 logger = logging.getLogger(__name__)
 
@@ -378,6 +378,15 @@ class Topics:
             return self._catalogue.new_producer_id(now)
         except OSError as problem:
             return _storage_refusal(problem)
+
+    def call_when_failing(self, action: Callable[[], None]) -> None:
+        """Call this whenever a partition cannot be written, and `failing` has it."""
+        self._shared.on_failing = action
+
+    @property
+    def failing(self) -> dict[PartitionKey, Callable[[], bool]]:
+        """Return what tries a partition again that could not be written, by partition."""
+        return self._shared.failing
 
     def remove_leftovers(self) -> None:
         """Try again to remove directories of deleted topics."""

@@ -77,6 +77,15 @@ class PartitionTrouble:
         """Whether the partition cannot be written or read."""
         return self._writing.is_failing or self._reading.is_failing
 
+    @property
+    def is_write_failing(self) -> bool:
+        """Whether the partition cannot be written."""
+        return self._writing.is_failing
+
+    def can_be_written(self) -> None:
+        """Note that a write and its sync can succeed again."""
+        self._writing.ended()
+
     def append_failed(self, cause: Exception) -> None:
         """Report an append that a disk error refused."""
         self._write_failed("write failed", cause)
