@@ -32,7 +32,8 @@ These tables come from the registrations of the server and from the compatibilit
 APIS = """
 ## APIs
 
-The ApiVersions response has the same list. A request of another API or version gets UNSUPPORTED_VERSION.
+The ApiVersions response has the same list, but names Produce from version 0 on, as Kafka does
+(KAFKA-18659). A request of another API or version gets UNSUPPORTED_VERSION.
 
 | key | API | versions |
 |---|---|---|
