@@ -6,9 +6,10 @@ original. A time later than the last record means the end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from headgate.admin.arguments import millis, refuse_impossible, whole
 from headgate.admin.errors import NothingToReset
@@ -101,12 +102,37 @@ class PlannedOffset:
     """The offset to commit."""
     asked_for: int
     """The requested offset. It differs from `offset` if it lies outside of the log."""
+    is_after_last_record: bool = False
+    """Whether a time was asked for that is later than every record: `offset` is the end of the log."""
 
 
 def outside_of_log(partition: TopicPartition, asked_for: int, offset: int) -> str:
     """Return the message for an offset in whose place the nearest one inside of the log was taken."""
     end = "starts" if asked_for < offset else "ends"
     return f"{partition}: {asked_for} lies outside the log, which {end} at {offset}"
+
+
+class Planned(Protocol):
+    """What the remarks on a plan look at."""
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def asked_for(self) -> int: ...
+    @property
+    def is_after_last_record(self) -> bool: ...
+
+
+def remarks_on_plan(planned: Sequence[Planned]) -> Iterator[str]:
+    """Yield what the user should know of planned offsets that are not what was asked for."""
+    for each in planned:
+        if each.asked_for != each.offset:
+            yield outside_of_log(each.partition, each.asked_for, each.offset)
+    if late := [str(each.partition) for each in planned if each.is_after_last_record]:
+        which = late[0] if len(late) == 1 else f"{len(late)} partitions, {late[0]} among them,"
+        yield f"no record of {which} is as new as the time asked for: the end of the log is taken"
 
 
 OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
@@ -122,7 +148,8 @@ def plan(
 ) -> list[PlannedOffset]:
     """Return the planned offset of each partition, sorted. Raises `NothingToReset`."""
     wanted = sorted(set(partitions))
-    offsets = _offsets(target, wanted, committed, offsets_at, now)
+    late: set[TopicPartition] = set()
+    offsets = _offsets(target, wanted, committed, offsets_at, now, late)
     first: Mapping[TopicPartition, int] = {}
     last: Mapping[TopicPartition, int] = {}
     if isinstance(target, ToOffset | ToOffsets | ShiftBy):
@@ -133,6 +160,7 @@ def plan(
             committed.get(partition),
             min(max(offset, first.get(partition, offset)), last.get(partition, offset)),
             offset,
+            partition in late,
         )
         for partition, offset in zip(wanted, offsets, strict=True)
     ]
@@ -144,7 +172,11 @@ def _offsets(
     committed: Mapping[TopicPartition, CommittedOffset],
     offsets_at: OffsetsAt,
     now: Millis,
+    late: set[TopicPartition],
 ) -> list[int]:
+    """Return the offsets in the order of the partitions; add to `late` those without a record as new as a
+    time asked for.
+    """
     match target:
         case ToEarliest():
             return _in_order(offsets_at(EARLIEST), wanted)
@@ -164,9 +196,9 @@ def _offsets(
                 for partition in wanted
             ]
         case ToDatetime(timestamp):
-            return _at_time(millis(timestamp), wanted, offsets_at)
+            return _at_time(millis(timestamp), wanted, offsets_at, late)
         case ByDuration(duration_ms):
-            return _at_time(now - duration_ms, wanted, offsets_at)
+            return _at_time(now - duration_ms, wanted, offsets_at, late)
 
 
 def _in_order(offsets: Mapping[TopicPartition, int], wanted: list[TopicPartition]) -> list[int]:
@@ -182,8 +214,10 @@ def _from_committed(
     return [committed[partition].offset for partition in wanted]
 
 
-def _at_time(timestamp: int, wanted: list[TopicPartition], offsets_at: OffsetsAt) -> list[int]:
+def _at_time(
+    timestamp: int, wanted: list[TopicPartition], offsets_at: OffsetsAt, late: set[TopicPartition]
+) -> list[int]:
     found = offsets_at(max(timestamp, 0))
-    is_late = any(found[partition] == NO_OFFSET for partition in wanted)
-    ends = offsets_at(LATEST) if is_late else {}
-    return [ends[partition] if found[partition] == NO_OFFSET else found[partition] for partition in wanted]
+    late.update(partition for partition in wanted if found[partition] == NO_OFFSET)
+    ends = offsets_at(LATEST) if late else {}
+    return [ends[partition] if partition in late else found[partition] for partition in wanted]

@@ -69,6 +69,8 @@ class RewoundPartition:
     """What is committed now."""
     asked_for: int
     """The requested offset. It differs from the new offset if it lies outside of the log."""
+    is_after_last_record: bool = False
+    """Whether a time was asked for that is later than every record: the new offset is the end of the log."""
     was_left: bool
     """Whether an earlier, unfinished rewind left the partition paused."""
     stays_paused: bool
@@ -177,6 +179,7 @@ class Rewind:
                 before=each.committed,
                 offset=each.offset,
                 asked_for=each.asked_for,
+                is_after_last_record=each.is_after_last_record,
                 was_left=each.partition in left,
                 stays_paused=each.partition not in own,
             )

@@ -16,7 +16,7 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
-from headgate.admin.reset import outside_of_log, plan
+from headgate.admin.reset import plan, remarks_on_plan
 from headgate.client.groups import describe_on_nodes
 from headgate.client.offsets import CommittedOffset
 from headgate.client.survey import Survey
@@ -116,11 +116,7 @@ def _plan_one(
             {each.partition: each.offset for each in planned},
         ),
         Step.DONE,
-        "; ".join(
-            outside_of_log(each.partition, each.asked_for, each.offset)
-            for each in planned
-            if each.asked_for != each.offset
-        ),
+        "; ".join(remarks_on_plan(planned)),
     )
 
 

@@ -19,6 +19,11 @@ from headgate.domain.ids import TopicName
 
 pytestmark = pytest.mark.timeout(60)
 
+LATER_THAN_ALL = (
+    "headgate: no record of 3 partitions, flights-0 among them, is as new as the time asked for: "
+    "the end of the log is taken\n"
+)
+
 
 @pytest.mark.parametrize(
     ("target", "offsets"),
@@ -45,7 +50,8 @@ def test_a_reset_is_shown_and_executed_with_execute(
     assert "nothing was changed" in shown.stderr
     assert committed(command, group) == {0: 4, 1: 9}
     done = command(*words, "--execute")
-    assert (rows(done)[1:], done.stderr) == (lines, "")
+    remark = LATER_THAN_ALL if target == ["--by-duration", "PT1H"] else ""
+    assert (rows(done)[1:], done.stderr) == (lines, remark)
     assert committed(command, group) == offsets
 
 
@@ -59,6 +65,15 @@ def test_an_unknown_group_is_created_only_with_create(command: Command, group: s
     assert f"{group}x" not in command("--list").stdout
     assert command(*words, "--create", "--execute").exit_code == 0
     assert committed(command, f"{group}x") == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_time_after_the_last_record_is_told(command: Command, group: str) -> None:
+    """With a wrong time zone everything unread would be skipped without a word."""
+    words = ("--reset-offsets", "--group", group, "--topic", "flights", "--dry-run", "--to-datetime")
+    planned = command(*words, "2100-01-01T00:00:00Z")
+    assert planned.exit_code == 0
+    assert LATER_THAN_ALL in planned.stderr
+    assert "no record" not in command(*words, "1970-01-02T00:00:00Z").stderr
 
 
 def test_a_shift_stays_inside_the_log(command: Command, group: str) -> None:

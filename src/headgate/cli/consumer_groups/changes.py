@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headgate.admin import (
     Admin,
@@ -23,7 +23,7 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
-from headgate.admin.reset import outside_of_log
+from headgate.admin.reset import remarks_on_plan
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
@@ -137,11 +137,10 @@ def _check_exist(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
         _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
 
 
-def warn_of_moved(planned: Iterable[PlannedOffset | RewoundPartition]) -> None:
-    """Say which offsets lay outside the log."""
-    for each in planned:
-        if each.asked_for != each.offset:
-            say(outside_of_log(each.partition, each.asked_for, each.offset))
+def warn_of_moved(planned: Sequence[PlannedOffset | RewoundPartition]) -> None:
+    """Say which offsets lay outside the log, and where no record is as new as the time asked for."""
+    for remark in remarks_on_plan(planned):
+        say(remark)
 
 
 def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:
