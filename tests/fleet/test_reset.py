@@ -287,6 +287,25 @@ def test_a_named_group_that_the_table_does_not_have(reset: Reset, tmp_path: Path
     assert result.exit_code == 2 and "there is no group two" in result.stderr
 
 
+def test_a_pattern_with_a_table_finds_groups_that_are_gone(reset: Reset, tmp_path: Path) -> None:
+    """A group of the table that the cluster no longer has is planned, chosen by name or by pattern."""
+    table = tmp_path / "t.csv"
+    table.write_text("group_id,topic,partition,committed_offset\ngone-1,flights,0,3\nother,flights,0,3\n")
+    result = reset("--from-table", table, "--groups-matching", "gone-.*")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "plan.csv").read_text() == HEADING + "gone-1,flights,0,,3\n"
+
+
+def test_a_pattern_that_matches_no_group_is_told(reset: Reset, tmp_path: Path) -> None:
+    """A typo in a pattern does not look like groups that need no change."""
+    table = tmp_path / "t.csv"
+    table.write_text("group_id,topic,partition,committed_offset\none,flights,0,3\n")
+    for target in (("--to-earliest",), ("--from-table", table)):
+        result = reset("--groups-matching", "none-like-this", *target)
+        assert result.exit_code == 0, result.stderr
+        assert "--groups-matching none-like-this matches no group" in result.stderr
+
+
 def test_a_plan_from_a_spreadsheet(tmp_path: Path) -> None:
     """With a byte order mark, and other line ends."""
     (tmp_path / "plan.csv").write_bytes(

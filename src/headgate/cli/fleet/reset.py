@@ -153,17 +153,17 @@ def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict
     named, pattern = options.group, options.groups_matching
     if [bool(named), pattern is not None, options.all_groups].count(True) > 1:
         raise UsageProblem("--group, --groups-matching and --all-groups exclude each other")
-    known: list[str] = [each.group_id for each in admin.list_groups()]
-    chosen = list(dict.fromkeys(named)) if named else _matching(known, pattern)
     if options.from_table is not None:
         if not options.from_table.exists():
             raise UsageProblem(f"--from-table {options.from_table}: there is no such file")
         targets = read_targets(options.from_table)
-        if missing := [each for each in chosen if named and each not in targets]:
+        # The groups are those of the table: one that the cluster no longer has gets its offsets back.
+        chosen = list(dict.fromkeys(named)) if named else _matching(list(targets), pattern)
+        if missing := [each for each in chosen if each not in targets]:
             raise UsageProblem(f"--from-table {options.from_table}: there is no group {missing[0]}")
-        if not named:
-            chosen = [each for each in targets if pattern is None or each in chosen]
-        return {each: targets[each] for each in chosen if each in targets}
+        return {each: targets[each] for each in chosen}
+    known: list[str] = [each.group_id for each in admin.list_groups()]
+    chosen = list(dict.fromkeys(named)) if named else _matching(known, pattern)
     if not (named or options.all_groups or pattern is not None):
         raise UsageProblem("--group, --groups-matching or --all-groups is needed")
     if missing := sorted(set(chosen) - set(known)):
@@ -179,7 +179,10 @@ def _matching(known: list[str], pattern: str | None) -> list[str]:
         matches = re.compile(pattern).fullmatch
     except re.error as problem:
         raise UsageProblem(f"--groups-matching {pattern}: {problem}") from None
-    return [each for each in known if matches(each)]
+    found = [each for each in known if matches(each)]
+    if not found:
+        say(f"--groups-matching {pattern} matches no group")
+    return found
 
 
 def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> int:
