@@ -31,7 +31,15 @@ from headgate.takeover.importing import Progress
 from headgate.takeover.source import stopped_broker
 from headgate.topics.catalogue_copy import read_catalogue
 
-SETTINGS = {"node.id": "1"}
+SETTINGS = {
+    "node.id": "1",
+    # The directory was recorded once, and the tests run for years.
+    "log.retention.ms": "-1",
+    "offsets.retention.minutes": "2147483647",
+    "transactional.id.expiration.ms": "2147483647",
+}
+TIMED_OUT = "transaction timed out and is aborted transactional_id=till-"
+"""The open transactions of the recording end a day after it."""
 ALL = (f"--topics={FLIGHTS},{PAYMENTS}",)
 
 
@@ -66,7 +74,8 @@ def test_the_new_directory_has_no_damage_and_needs_no_recovery(kafka: Broker) ->
     with headgate.run(SETTINGS, data_dir=kafka.target) as broker:
         log = broker.log_path.read_text()
     assert "last_stop=clean" in log
-    assert " ERROR " not in log and " WARN " not in log, log
+    trouble = [line for line in log.splitlines() if " ERROR " in line or " WARN " in line]
+    assert [line for line in trouble if TIMED_OUT not in line] == []
 
 
 def test_committed_offsets_are_those_of_kafka(kafka: Broker) -> None:
