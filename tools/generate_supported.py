@@ -64,6 +64,10 @@ true any more. What a library itself cannot do is a dash. The Java clients and K
 transactions, groups of all three protocols, and its administrator. Differences and traps are in
 [FINDINGS.md](../tests/compat/FINDINGS.md).
 
+Run by hand, not in the tests: Kafka Connect 4.3.1 in distributed mode. A file source and a file sink
+moved all lines; they were paused, stopped and resumed, the sink was deleted, and their offsets were
+altered and reset, by its REST API; after a worker was killed, a new one went on, with
+`exactly.once.source.support=enabled`. MirrorMaker 2 is in [from-kafka.md](from-kafka.md).
 """
 
 

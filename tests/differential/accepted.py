@@ -190,14 +190,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         headgate="invalid_request",
         reason="No such operation: Kafka stumbles over it.",
     ),
-    Accepted(
-        scenario="configs-*",
-        step="main: incremental_alter_configs * (no.such.setting=None, operation 1)",
-        path="responses/*/error_code",
-        kafka="none",
-        headgate="invalid_config",
-        reason="A setting that does not exist cannot be deleted: the name is a typing mistake.",
-    ),
     *(
         Accepted(
             scenario="brokers-*",

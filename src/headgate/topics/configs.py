@@ -170,8 +170,10 @@ def altered_broker(
     """Return the overrides of a broker, or of all, after `changes`, or a refusal; only dynamic settings can
     change.
     """
-    fixed = [change.name for change in changes if not _is_dynamic(change.name)]
-    if unknown := [name for name in fixed if name not in BROKER_SETTINGS and name not in SAID_ELSEWHERE]:
+    fixed = [
+        change.name for change in changes if not _is_dynamic(change.name) and not _deletes_unknown(change)
+    ]
+    if unknown := [name for name in fixed if not _is_known(name)]:
         try:
             find(BROKER_SETTINGS, unknown[0])
         except InvalidSetting as problem:
@@ -184,6 +186,14 @@ def altered_broker(
     if isinstance(result, Refusal):
         return Refusal(ErrorCode.INVALID_REQUEST, result.message)
     return result
+
+
+def _deletes_unknown(change: Change) -> bool:
+    return change.operation == Operation.DELETE and not _is_known(change.name)
+
+
+def _is_known(name: str) -> bool:
+    return name in BROKER_SETTINGS or name in SAID_ELSEWHERE
 
 
 def _is_dynamic(name: str) -> bool:
@@ -209,11 +219,12 @@ def altered(
 
 def _alter_one(in_force: Mapping[str, ConfigValue], result: dict[str, str], change: Change) -> Refusal | None:
     """Apply one change to `result`; return the refusal of an invalid one."""
+    if change.operation == Operation.DELETE:
+        # As in Kafka, of an unknown name, too: MirrorMaker 2 deletes all that are default at the source.
+        result.pop(change.name, None)
+        return None
     try:
         setting = find({name: config.setting for name, config in in_force.items()}, change.name)
-        if change.operation == Operation.DELETE:
-            result.pop(change.name, None)
-            return None
         if change.value is None:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for configs: {change.name}")
         if change.operation == Operation.SET:

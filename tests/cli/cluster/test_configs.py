@@ -90,6 +90,12 @@ def test_settings_come_from_a_file(headgate: Headgate, name: str, tmp_path: Path
         ("--alter --topic t --add-config =1", 2, "NAME=VALUE,NAME=[VALUE,VALUE] is expected"),
         ("--alter --topic t --add-config a=[1", 1, "t"),
         ("--alter --topic t --add-config a=1 --delete-config a", 2, "a: --add-config and --delete-config"),
+        (
+            "--alter --group g --delete-config share.nonsense",
+            2,
+            "--delete-config share.nonsense: there is no such",
+        ),
+        ("--alter --broker-defaults --delete-config log.retention.mss", 2, "did you mean log.retention.ms?"),
         ("--describe --topic no-such-topic", 1, "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION"),
         ("--describe --broker 99", 1, "the brokers are 1"),
         ("--alter --group g --add-config offsets.retention.ms=soon", 1, "offsets.retention.ms"),

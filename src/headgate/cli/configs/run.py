@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headgate.admin import (
     Admin,
@@ -47,6 +48,9 @@ def run(options: Options) -> int:
 
 def _alter(admin: Admin, options: Options, kind: str, name: str) -> int:
     changes = _changes(options)
+    _check_deleted(
+        admin, kind, name, [one.name for one in changes if one.operation is ConfigOperation.DELETE]
+    )
     admin.alter_configs(ConfigResource(_TYPES[kind], name), changes)
     what = f"{kind.removesuffix('s')} {printable(name)}" if name else "the default of brokers"
     if options.output == "table":
@@ -68,6 +72,20 @@ def _changes(options: Options) -> list[ConfigChange]:
     if twice:
         raise UsageProblem(f"{min(twice)}: --add-config and --delete-config have it both")
     return changes
+
+
+def _check_deleted(admin: Admin, kind: str, name: str, deleted: Sequence[str]) -> None:
+    """Raise `UsageProblem` for a setting that does not exist: brokers accept that it is deleted."""
+    if not deleted or kind not in ("topics", "brokers", "groups"):
+        return
+    described = name or next(iter(_names(admin, kind, None)))  # of all brokers only what is set is described
+    (entries,) = admin.describe_configs([ConfigResource(_TYPES[kind], described)]).values()
+    known = {one.name for one in entries}
+    for one in deleted:
+        if one not in known:
+            near = difflib.get_close_matches(one, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageProblem(f"--delete-config {one}: there is no such setting{hint}")
 
 
 def _added(options: Options) -> dict[str, str]:
