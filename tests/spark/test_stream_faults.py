@@ -145,6 +145,12 @@ def test_an_undo_of_a_stopped_streams_last_commit_is_seen(start: Start, admin: A
     assert committed(admin, topic) == [10, 10]
 
 
+def test_a_topic_that_does_not_exist_is_told_with_those_that_do(start: Start, topic: str) -> None:
+    """As by a batch read: most often the name is mistyped."""
+    with pytest.raises(MissingData, match=rf"no topic '{topic}x' at .* \(topics there: .*{topic}"):
+        start(Checkpoint(), subscribe=f"{topic}x").trigger()
+
+
 def test_starting_offsets_outside_of_the_log_are_not_committed(
     start: Start, admin: Admin, topic: str
 ) -> None:

@@ -269,7 +269,7 @@ def _partitions(cluster: Cluster, options: Options) -> tuple[list[TopicPartition
     topic_ids: dict[TopicName, TopicId] = {}
     for topic in response.topics:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise _no_topic(cluster, options, str(topic.name))
+            raise MissingData(absent_topic(cluster, options, str(topic.name)))
         name = TopicName(str(topic.name))
         if options.topics.among([name]):
             check(f"topic {topic.name}", topic.error_code)
@@ -288,10 +288,11 @@ def _partitions(cluster: Cluster, options: Options) -> tuple[list[TopicPartition
     return chosen, topic_ids
 
 
-def _no_topic(cluster: Cluster, options: Options, topic: str) -> MissingData:
+def absent_topic(cluster: Cluster, options: Options, topic: str) -> str:
+    """Return the message for a topic that does not exist, with those that do."""
     names = sorted(str(found.name) for found in cluster.metadata().topics if found.name)
     there = f"topics there: {', '.join(names)}" if names else "there are no topics"
-    return MissingData(f"no topic {topic!r} at {options.bootstrap_servers} ({there})")
+    return f"no topic {topic!r} at {options.bootstrap_servers} ({there})"
 
 
 def _wanted(options: Options, where: TopicPartition, earliest: int, latest: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from headgate.client.membership import Membership, MemberView
 from headgate.client.offsets import CommittedOffset, commit_offsets, fetch_offsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
-from headgate.spark.broker import connect, isolation_level
+from headgate.spark.broker import absent_topic, connect, isolation_level
 from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
 from headgate.spark.stream.changes import set_by_administrators
@@ -292,7 +292,7 @@ class StreamGroup:
         existing = subscribed_topics(self.cluster, self.options)
         for name in self.options.topics:
             if name not in existing:
-                self._lose(f"topic {name} does not exist at {self.options.servers}")
+                self._lose(absent_topic(self.cluster, self.options.read, name))
         return self._existing(existing)
 
     def _existing(self, topics: Mapping[TopicName, Topic]) -> list[TopicPartition]:
