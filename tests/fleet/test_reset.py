@@ -306,6 +306,16 @@ def test_a_pattern_that_matches_no_group_is_told(reset: Reset, tmp_path: Path) -
         assert "--groups-matching none-like-this matches no group" in result.stderr
 
 
+def test_a_topic_without_an_offset_of_the_groups_is_told(reset: Reset, tmp_path: Path) -> None:
+    """A typo in a topic does not look like offsets that need no change; a topic with offsets is not named."""
+    table = tmp_path / "t.csv"
+    table.write_text("group_id,topic,partition,committed_offset\none,flights,0,3\n")
+    result = reset("--from-table", table, "--all-groups", "--topic", "flihgts", "--topic", "flights")
+    assert result.exit_code == 0, result.stderr
+    assert "--topic flihgts: none of these groups has an offset in it" in result.stderr
+    assert "--topic flights:" not in result.stderr
+
+
 def test_a_plan_from_a_spreadsheet(tmp_path: Path) -> None:
     """With a byte order mark, and other line ends."""
     (tmp_path / "plan.csv").write_bytes(

@@ -192,9 +192,11 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     path = options.plan
     planned: list[PlannedOffsets] = []
     refused: list[Outcome] = []
+    seen: set[str] = set()
     with progress_bar("planning", len(targets)) as (progress, task):
         for outcome in plan_resets(admin, targets, options.topic):
             progress.advance(task)
+            seen.update(place.topic for place in outcome.planned.new)
             if outcome.step is Step.DONE and outcome.message:
                 say(f"group {outcome.planned.group_id}: {outcome.message}")
             if outcome.step is Step.DONE and outcome.planned.changes:
@@ -203,6 +205,9 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
                 refused.append(outcome)
     for outcome in refused:
         say(f"left out: {outcome.message}")
+    for topic in options.topic or ():
+        if topic not in seen and not refused:
+            say(f"--topic {topic}: none of these groups has an offset in it")
     if not planned:
         if path.exists():  # an earlier plan, which nobody should take for this one
             save_plan(planned, path)
