@@ -8,6 +8,7 @@ import pytest
 from tests.topics.disk import NOW, Disk, append, batch, create, sync, values
 
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, read_header
 from headgate.log.filesystem import Fault
 from headgate.topics.awaited_batches import AwaitedBatches
@@ -24,8 +25,8 @@ def send(partition: Partition, value: bytes, producer: tuple[int, int, int]) -> 
     return partition.append(batch(value, producer=producer), NOW).error
 
 
-def sent(producer_id: int, sequence: int) -> BatchHeader:
-    return read_header(batch(b"a", producer=(producer_id, 0, sequence)))
+def sent(producer_id: int, sequence: int, epoch: int = 0) -> BatchHeader:
+    return read_header(batch(b"a", producer=(producer_id, epoch, sequence)))
 
 
 @pytest.fixture
@@ -112,6 +113,45 @@ def test_a_batch_that_the_transaction_coordinator_held_up_keeps_its_place(topic:
     assert send(partition, b"b", (7, 0, 1)) == OUT_OF_ORDER
     assert send(partition, b"a", (7, 0, 0)) == ErrorCode.NONE
     assert send(partition, b"b", (7, 0, 1)) == ErrorCode.NONE
+
+
+def test_a_held_up_batch_keeps_its_place_in_a_partition_without_records(disk: Disk, topics: Topics) -> None:
+    """Nothing else keeps the object of a partition that was never written: the next request would get another
+    one, and append what follows.
+    """
+    topic = create(topics, disk, "new")
+
+    def of_a_request() -> Partition:
+        found = topic.find_partition(0)
+        assert found is not None
+        return found
+
+    of_a_request().refused_before_append(batch(b"a", producer=(7, 0, 0)))
+    assert send(of_a_request(), b"b", (7, 0, 1)) == OUT_OF_ORDER
+    assert send(of_a_request(), b"a", (7, 0, 0)) == ErrorCode.NONE
+    assert send(of_a_request(), b"b", (7, 0, 1)) == ErrorCode.NONE
+
+
+def test_a_producer_that_gave_its_batch_up_may_go_on_once_it_has_expired(topic: Topic) -> None:
+    """A simple client raises neither its epoch nor goes back: it is not refused for ever."""
+    partition = topic.partition(0)
+    partition.refused_before_append(batch(b"a", producer=(7, 0, 0)))
+    sent_at = sent(7, 0).max_timestamp
+    partition.expire_producers(Millis(sent_at))
+    assert send(partition, b"b", (7, 0, 1)) == OUT_OF_ORDER
+    partition.expire_producers(Millis(sent_at + 1))
+    assert send(partition, b"b", (7, 0, 1)) == ErrorCode.NONE
+
+
+def test_a_batch_of_an_older_epoch_does_not_take_the_place_of_an_awaited_one() -> None:
+    """A producer that was fenced may still send while the log fails."""
+    awaited = AwaitedBatches()
+    awaited.refused(sent(7, 0, epoch=3))
+    awaited.refused(sent(7, 9, epoch=2))
+    assert awaited.is_ahead(sent(7, 1, epoch=3))
+    awaited.refused(sent(7, 0, epoch=4))
+    assert awaited.is_ahead(sent(7, 1, epoch=4))
+    assert not awaited.is_ahead(sent(7, 1, epoch=3))
 
 
 def test_producers_that_never_come_again_take_bounded_memory() -> None:

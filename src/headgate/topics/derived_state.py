@@ -236,7 +236,11 @@ class DerivedState:
             self._producers = None
 
     def expire_producers(self, before: Millis) -> None:
-        """Remove the state of producers without an append since `before`, if it is loaded."""
+        """Remove the state of producers without an append since `before`, if it is loaded, and their awaited
+        batches.
+        """
+        if len(self.awaited):
+            self.awaited.expire(before)
         if self._producers is not None:
             self._producers.expire(before)
 

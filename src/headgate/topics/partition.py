@@ -165,7 +165,7 @@ class Partition(PartitionLog):
             self.topic.traffic.produced_bytes += len(batch)
             return result
         except (OSError, CorruptBatch) as problem:
-            self._derived.awaited.refused(header)
+            self._await(header)
             return self._append_failed(problem)
 
     def _try_disk_later(self) -> None:
@@ -189,7 +189,13 @@ class Partition(PartitionLog):
         follows it must not take its place.
         """
         with suppress(CorruptBatch):
-            self._derived.awaited.refused(read_header(data))
+            self._await(read_header(data))
+
+    def _await(self, header: BatchHeader) -> None:
+        """Note a batch that may be sent again, and keep this object, which alone knows of it."""
+        if header.producer_id >= 0 and not self.topic.is_deleted:
+            self.topic.keep(self)
+            self._derived.awaited.refused(header)
 
     def end_transaction(self, marker: TransactionMarker, now: Millis) -> AppendResult:
         """Append the marker that ends a producer's transaction, whether one is open here or not.
