@@ -46,12 +46,40 @@ def test_an_unknown_option_is_named_with_the_nearest(name: str) -> None:
         ("--verbose", "No such option --verbose; did you mean --version?"),
         ("lag --topic", "Option '--topic' requires an argument; see --help"),
         ("produce --akcs 1", "No such option --akcs; see `headgate produce --help`"),
+        (
+            "lag --bootstrap-server a --bootstrap-server b",
+            f"--bootstrap-server is given more than once; {SEE_LAG}",
+        ),
+        (
+            "consumer-groups --reset-offsets --group g --to-offset 5 --to-offset=6",
+            "--to-offset is given more than once; see `headgate consumer-groups --help`",
+        ),
+        (
+            "transactions find-hanging --broker-id 1 --broker-id 1",
+            "--broker-id is given more than once; see `headgate transactions find-hanging --help`",
+        ),
         ("lag --to\x1b[2J", rf"No such option --to\x1b[2J; {SEE_LAG}"),
     ],
 )
 def test_a_mistake_is_one_line(words: str, says: str) -> None:
     """With the culprit and what to do next, and nothing that changes the terminal."""
     assert the_line(run(*words.split())) == f"headgate: {says}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "--data-dir"),
+        ("import", "--from-kafka-log", "x", "--data-dir"),
+        ("import", "--from-kafka-log"),
+    ],
+)
+def test_an_empty_directory_name_is_not_the_working_directory(words: tuple[str, ...]) -> None:
+    """As a variable of a shell that is not set gives it."""
+    assert the_line(run(*words, "")) == (
+        f"headgate: Invalid value for '{words[-1]}': a directory is expected, not an empty text; "
+        f"see `headgate {words[0]} --help`"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from headgate.cli.connecting import TableOrJson
+from headgate.cli.option_classes import directory
 
 
 def import_kafka(
@@ -15,13 +16,21 @@ def import_kafka(
         list[Path],
         typer.Option(
             "--from-kafka-log",
+            parser=directory,
             metavar="DIR",
             help="A directory of log.dirs of the stopped broker; repeat it for each one.",
             show_default=False,
         ),
     ],
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", help="The new data directory: missing or empty.", show_default=False)
+        Path,
+        typer.Option(
+            "--data-dir",
+            parser=directory,
+            metavar="DIR",
+            help="The new data directory: missing or empty.",
+            show_default=False,
+        ),
     ],
     topics: Annotated[
         str | None,

@@ -1,15 +1,23 @@
-"""Commands whose options are the fields of a dataclass, which they get as one value."""
+"""Commands whose options are the fields of a dataclass, which they get as one value; directories."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import typer
 
 OptionsT = TypeVar("OptionsT")
+
+
+def directory(text: str) -> Path:
+    """Return the path of a directory that an option names; an empty one would be the working directory."""
+    if not text:
+        raise typer.BadParameter("a directory is expected, not an empty text")
+    return Path(text)
 
 
 def takes_options(

@@ -19,6 +19,7 @@ class PlainErrors(TyperGroup):
 
     def main(self, args: Any = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
         """Run the command line. With `standalone_mode` it ends the process, with 2 for an error."""
+        _take_each_once(self)
         try:
             code = super().main(args, standalone_mode=False, **more)
         except TyperException as problem:
@@ -33,6 +34,38 @@ class PlainErrors(TyperGroup):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def _take_each_once(command: Any) -> None:
+    """Have a command and those below it refuse an option with one value that is given twice."""
+    for below in getattr(command, "commands", {}).values():
+        _take_each_once(below)
+    make_parser = command.make_parser
+
+    def make_strict_parser(context: Any) -> Any:
+        parser = make_parser(context)
+        parse_args = parser.parse_args
+
+        def parse_each_once(args: list[str]) -> Any:
+            options, rest, order = parse_args(args=args)
+            if not context.resilient_parsing:
+                _check_each_once(context, order)
+            return options, rest, order
+
+        parser.parse_args = parse_each_once
+        return parser
+
+    command.make_parser = make_strict_parser
+
+
+def _check_each_once(context: Any, given: list[Any]) -> None:
+    """Raise a usage error for an option with one value that is given twice: the first would be ignored."""
+    seen = set()
+    for one in given:
+        takes_one = one.param_type_name == "option" and not (one.multiple or one.is_flag or one.count)
+        if takes_one and one.name in seen:
+            context.fail(f"{max(one.opts, key=len)} is given more than once")
+        seen.add(one.name)
 
 
 def _show(problem: TyperException) -> None:

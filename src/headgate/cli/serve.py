@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from headgate import __version__
+from headgate.cli.option_classes import directory
 from headgate.compiled import is_compiled
 from headgate.domain.settings import BROKER_SETTINGS, InvalidSetting, Settings, find
 
@@ -23,7 +24,11 @@ def serve(
     data_dir: Annotated[
         Path,
         typer.Option(
-            "--data-dir", help="Directory of the logs; created if it does not exist.", show_default=False
+            "--data-dir",
+            parser=directory,
+            metavar="DIR",
+            help="Directory of the logs; created if it does not exist.",
+            show_default=False,
         ),
     ],
     listen: Annotated[str, typer.Option(help=f"Address for clients. {ADDRESS_HELP}")] = "127.0.0.1:9092",
