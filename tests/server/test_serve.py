@@ -118,7 +118,9 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, option: str) -> None:
     data_dir = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        finished = headgate("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), option, address)
+        addresses = {"--listen": "127.0.0.1:0", option: address}
+        words = [word for each in addresses.items() for word in each]
+        finished = headgate("serve", "--data-dir", str(data_dir), *words)
     assert finished.returncode == 1
     assert finished.stderr == (
         f"headgate: cannot start: {option} {address}: Address already in use by another program "
