@@ -177,6 +177,33 @@ def test_an_undo_restores_exactly_the_offsets_before_a_reset(admin: Admin, group
     assert admin.committed_offsets(group) == {**reset, FIRST: kept[FIRST]}
 
 
+@pytest.mark.parametrize("has_second", [True, False])
+def test_a_second_undo_is_refused_though_the_change_moved_only_some_of_its_partitions(
+    admin: Admin, group: str, *, has_second: bool
+) -> None:
+    """A reset to the earliest offset leaves a partition as it is that was there already; another had none."""
+    kept = {FIRST: CommittedOffset(0)} | ({SECOND: CommittedOffset(7)} if has_second else {})
+    alter(admin, group, **({"p0": 0, "p1": 7} if has_second else {"p0": 0}))
+    a_moment_later()
+    admin.reset_offsets(group, [FIRST, SECOND], ToEarliest())
+    a_moment_later()
+    planned = admin.undo(group)
+    assert planned.took_back is None
+    a_moment_later()
+    with pytest.raises(AlreadyUndone) as already:
+        admin.undo(group)
+    assert already.value.took_back == planned.changed_at
+    assert admin.committed_offsets(group) == kept
+
+
+def test_repeated_commits_of_the_same_offsets_are_no_undo(admin: Admin, group: str) -> None:
+    """Nothing was taken back where nothing moved."""
+    for _ in range(3):
+        alter(admin, group, p0=3, p1=5)
+        a_moment_later()
+    assert admin.plan_undo(group).took_back is None
+
+
 def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, group: str) -> None:
     """Changes of other requests and partitions outside of the scope are kept. A removal is undone too."""
     alter(admin, group, p0=1, p1=1)

@@ -122,10 +122,12 @@ def taken_back(planned: PlannedUndo, history: OffsetHistory) -> Millis | None:
     """Return the time of the change that the last change undid, in ms; None if it undid none.
 
     `history` has the `LOOKED_BACK` newest changes of the planned partitions. The last change was an undo if
-    it restored, in every partition, the offset before the previous change. A change that only removed offsets
-    was more likely a deletion and does not count as an undo.
+    it restored, in every partition, the offset before the previous change; some of them may have had this
+    offset all the time, but not all. A change that only removed offsets was more likely a deletion and does
+    not count as an undo.
     """
-    if all(each.committed is None for each in planned.partitions):
+    is_removal = all(each.committed is None for each in planned.partitions)
+    if is_removal or all(each.committed == each.restored for each in planned.partitions):
         return None
     changes = {each.partition: each for each in history.partitions}
     times = [_time_taken_back(each, changes.get(each.partition)) for each in planned.partitions]
@@ -141,7 +143,7 @@ def _time_taken_back(planned: PlannedRestore, history: PartitionHistory | None) 
     first = changes[2].committed if len(changes) == LOOKED_BACK else None
     newest, before = changes[:2]
     is_as_planned = (newest.committed, before.committed) == (planned.committed, planned.restored)
-    return before.time if is_as_planned and newest.committed == first != before.committed else None
+    return before.time if is_as_planned and newest.committed == first else None
 
 
 def plan_restore(
