@@ -30,7 +30,7 @@ SETTINGS: Final = {
 }
 """So that nothing is too old, whenever a test opens the directory."""
 ORDERS, EVENTS, FORMER = "orders", "events", "former"
-DAY_MS = 86_400_000
+YEAR_MS = 365 * 86_400_000
 
 
 def live(broker: headgate.Broker) -> None:
@@ -55,7 +55,7 @@ def live(broker: headgate.Broker) -> None:
     for group, protocol in (("classic", "classic"), ("modern", "consumer")):
         _read(servers, group, protocol)
     with Admin(servers) as ours:
-        ours.set_offsets_retention("modern", 30 * DAY_MS)
+        ours.set_offsets_retention("modern", 100 * YEAR_MS)
         place = ids.TopicPartition(ids.TopicName(ORDERS), 0)
         for offset in range(50):
             ours.alter_offsets("altered", {place: offset})
