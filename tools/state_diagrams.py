@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from headgate.core.classic import state as classic
 from headgate.core.consumer import group, member_state
+from headgate.core.share.membership import group as share
 from headgate.records import MemberState
+from headgate.records.share_batches import DeliveryState
 
 DOCUMENT = Path(__file__).parent.parent / "docs/states.md"
 StateT = TypeVar("StateT", bound=Enum)
@@ -37,6 +39,13 @@ def document() -> str:
         "## A consumer group\n",
         "Its state is derived from its epochs and from its members.\n",
         *_meanings(group.ConsumerState),
+        "## A share group (KIP-932)\n",
+        *_meanings(share.ShareGroupState),
+        "## The delivery of a record to a share group\n",
+        "`core/share/partition/acknowledging.py` has the state that each acknowledgement leads to. A",
+        "release, the end of the lock and the end of the member make a record available again, until it was",
+        "delivered as often as allowed.\n",
+        *_meanings(DeliveryState),
     )
     return "\n".join(parts)
 

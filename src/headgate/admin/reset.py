@@ -148,8 +148,12 @@ def plan(
 ) -> list[PlannedOffset]:
     """Return the planned offset of each partition, sorted. Raises `NothingToReset`."""
     wanted = sorted(set(partitions))
-    late: set[TopicPartition] = set()
-    offsets = _offsets(target, wanted, committed, offsets_at, now, late)
+    match target:
+        case ToDatetime(timestamp):
+            return _plan_from_time(millis(timestamp), wanted, committed, offsets_at)
+        case ByDuration(duration_ms):
+            return _plan_from_time(now - duration_ms, wanted, committed, offsets_at)
+    offsets = _offsets(target, wanted, committed, offsets_at)
     first: Mapping[TopicPartition, int] = {}
     last: Mapping[TopicPartition, int] = {}
     if isinstance(target, ToOffset | ToOffsets | ShiftBy):
@@ -160,23 +164,41 @@ def plan(
             committed.get(partition),
             min(max(offset, first.get(partition, offset)), last.get(partition, offset)),
             offset,
-            partition in late,
         )
         for partition, offset in zip(wanted, offsets, strict=True)
     ]
 
 
-def _offsets(
-    target: Target,
+def _plan_from_time(
+    timestamp: int,
     wanted: list[TopicPartition],
     committed: Mapping[TopicPartition, CommittedOffset],
     offsets_at: OffsetsAt,
-    now: Millis,
-    late: set[TopicPartition],
+) -> list[PlannedOffset]:
+    """Plan the first record of each partition that is as new as a time, or the end where there is none."""
+    found = offsets_at(max(timestamp, 0))
+    late = {partition for partition in wanted if found[partition] == NO_OFFSET}
+    ends = offsets_at(LATEST) if late else {}
+    offsets = {place: ends[place] if place in late else found[place] for place in wanted}
+    return [
+        PlannedOffset(
+            partition,
+            committed.get(partition),
+            offsets[partition],
+            offsets[partition],
+            is_after_last_record=partition in late,
+        )
+        for partition in wanted
+    ]
+
+
+def _offsets(
+    target: ToEarliest | ToLatest | ToOffset | ToOffsets | ShiftBy | ToCurrent,
+    wanted: list[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    offsets_at: OffsetsAt,
 ) -> list[int]:
-    """Return the offsets in the order of the partitions; add to `late` those without a record as new as a
-    time asked for.
-    """
+    """Return the offsets that were asked for, in the order of the partitions."""
     match target:
         case ToEarliest():
             return _in_order(offsets_at(EARLIEST), wanted)
@@ -195,10 +217,6 @@ def _offsets(
                 committed[partition].offset if partition in committed else ends[partition]
                 for partition in wanted
             ]
-        case ToDatetime(timestamp):
-            return _at_time(millis(timestamp), wanted, offsets_at, late)
-        case ByDuration(duration_ms):
-            return _at_time(now - duration_ms, wanted, offsets_at, late)
 
 
 def _in_order(offsets: Mapping[TopicPartition, int], wanted: list[TopicPartition]) -> list[int]:
@@ -212,12 +230,3 @@ def _from_committed(
     if missing:
         raise NothingToReset(f"there is no committed offset to shift in {', '.join(missing)}")
     return [committed[partition].offset for partition in wanted]
-
-
-def _at_time(
-    timestamp: int, wanted: list[TopicPartition], offsets_at: OffsetsAt, late: set[TopicPartition]
-) -> list[int]:
-    found = offsets_at(max(timestamp, 0))
-    late.update(partition for partition in wanted if found[partition] == NO_OFFSET)
-    ends = offsets_at(LATEST) if late else {}
-    return [ends[partition] if partition in late else found[partition] for partition in wanted]

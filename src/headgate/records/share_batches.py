@@ -19,12 +19,15 @@ class DeliveryState(IntEnum):
     """The state of a record's delivery, as Kafka numbers it in records and requests."""
 
     AVAILABLE = 0
+    """No member has the record: the next one that fetches gets it."""
     ACQUIRED = 1
-    """Only in memory."""
+    """A member has the record, until its lock ends. Only in memory: after a restart it is available again."""
     ACKNOWLEDGED = 2
+    """A member accepted the record. It is not delivered again."""
     ARCHIVING = 3
     """Kafka 4.4: rejected, and being copied to a dead-letter topic."""
     ARCHIVED = 4
+    """Rejected, or delivered as often as allowed, or not there any more. It is not delivered again."""
 
 
 PERSISTED_STATES: Final = frozenset(
