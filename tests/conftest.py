@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -21,6 +22,11 @@ settings.register_profile("headgate", deadline=None)
 # For tools/mutants.py: whether a change is noticed must not be chance, and nobody reads the smallest example.
 settings.register_profile("mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("headgate")
+
+# Many tests start a Spark of their own for seconds, in which the JVM's second compiler gains nothing.
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_JVM)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

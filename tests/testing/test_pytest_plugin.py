@@ -20,7 +20,9 @@ from headgate.broker import BrokerFailed, SettingValue
 
 START = "from headgate.broker import Broker\nimport pytest\n"
 RUN_TIMEOUT_S = 120
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(headgate.__file__).parents[1])}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"} | {
+    "PYTHONPATH": str(Path(headgate.__file__).parents[1])
+}
 """For the Headgate under test, also from another directory."""
 
 
