@@ -62,7 +62,7 @@ def test_the_command_of_the_unit_starts_a_server_at_other_addresses(tmp_path: Pa
     environment = environment_of(unit) | {
         "HEADGATE_LISTEN": f"127.0.0.1:{port}",
         "HEADGATE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
-        "HEADGATE_OPTIONS": f"--advertise localhost:{port} --log-format json",
+        "HEADGATE_OPTIONS": f"--advertise localhost:{port} --log-format json --log-level debug",
     }
     config = tmp_path / "headgate.toml"
     config.touch()
