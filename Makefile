@@ -33,6 +33,8 @@ test: $(BIN)/.ready java  ## Set up, then run the tests.
 
 compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip installs it (a C compiler needed).
 
+# What is compiled takes less of the processors, and waits as long.
+test-compiled: IN_PARALLEL := -n 4
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
 
