@@ -18,6 +18,8 @@ from headgate.api.registry import apis_by_key
 
 PROJECT = Path(__file__).parent.parent
 OUTPUT = PROJECT / "docs/supported.md"
+NOT_ADVERTISED = {"Metrics of clients (KIP-714)": (71, 72)}
+"""Keys of Kafka that a broker advertises only with a plugin that receives what they carry."""
 FIRST_OF_OURS = 20_000
 """Kafka's API keys are smaller."""
 ORDER = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "kcat")
@@ -104,7 +106,8 @@ def version_of(name: str) -> str:
 
 def generated() -> str:
     """Return the whole page."""
-    missing = [f"| {', '.join(map(str, keys))} | {why.rstrip('.')} |" for why, keys in NOT_SPOKEN.items()]
+    unknown = NOT_SPOKEN | NOT_ADVERTISED
+    missing = [f"| {', '.join(map(str, keys))} | {why.rstrip('.')} |" for why, keys in unknown.items()]
     parts = [
         (APIS, api_rows(is_ours=False)),
         (OURS, api_rows(is_ours=True)),

@@ -84,8 +84,8 @@ def _find_hanging(options: FindHanging) -> None:
 def _abort(options: Abort) -> None:
     """Abort a hanging transaction in its partition.
 
-    Use it for what find-hanging shows. A transaction that its coordinator knows would be aborted in this
-    partition only.
+    Use it for what find-hanging shows. A transaction that its coordinator knows is refused, unless
+    --force is given: it would be aborted in this partition only.
     """
 
 
