@@ -37,10 +37,12 @@ def bootstrap_servers() -> Iterator[str]:
 
 @pytest.fixture
 def command(bootstrap_servers: str) -> Command:
-    """Run the command in this process with that server."""
+    """Run the command in this process with that server, unless the arguments name another one."""
 
     def invoke(*arguments: str | Path) -> Result:
-        words = ["consumer-groups", "--bootstrap-server", bootstrap_servers, *map(str, arguments)]
+        words = ["consumer-groups", *map(str, arguments)]
+        if "--bootstrap-server" not in words:
+            words += ["--bootstrap-server", bootstrap_servers]
         return CliRunner().invoke(app, words)
 
     return invoke
