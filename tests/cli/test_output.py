@@ -81,6 +81,37 @@ def test_a_reader_that_has_gone_ends_a_command_silently(
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("command", ["settings", "settings --output csv", "log verify --output json"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_a_closed_stream_is_the_null_device(data: Path, command: str, closed: str) -> None:
+    """Without an output the command runs all the same, and no file of it gets the descriptor."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words(command, data)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (">" not in closed)
+
+
+def test_no_file_of_a_server_gets_the_descriptor_of_a_closed_stream(tmp_path: Path) -> None:
+    """What a library writes to standard error would be in a log."""
+    program = (
+        "import os, sys\n"
+        "from headgate.cli.output import open_closed_streams\n"
+        "open_closed_streams()\n"
+        "print('nothing'), print('nothing', file=sys.stderr), sys.stdin.read()\n"
+        "names = [os.readlink(f'/proc/self/fd/{number}') for number in range(3)]\n"
+        "open(sys.argv[1], 'w').write(' '.join(names))\n"
+    )
+    told = tmp_path / "told"
+    words = [sys.executable, "-c", program, str(told)]
+    subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], timeout=60, check=True)
+    assert told.read_text() == " ".join([os.devnull] * 3)
+
+
 def test_a_server_that_cannot_tell_that_it_is_ready_does_not_start(tmp_path: Path) -> None:
     """It names its output, not its data directory, and stops cleanly."""
     command = [sys.executable, "-m", "headgate", "serve", "--listen", "127.0.0.1:0"]

@@ -20,7 +20,7 @@ from headgate.cli.health import health
 from headgate.cli.import_kafka import import_kafka
 from headgate.cli.lag import lag
 from headgate.cli.log import log
-from headgate.cli.output import guarded_output
+from headgate.cli.output import guarded_output, open_closed_streams
 from headgate.cli.plain_errors import PlainErrors
 from headgate.cli.produce import produce
 from headgate.cli.report import report
@@ -109,6 +109,7 @@ def headgate(
 
 def main() -> None:
     """Run the command line of this process."""
+    open_closed_streams()
     if isinstance(sys.stderr, TextIOWrapper):  # names of files need not be valid in its encoding
         sys.stderr.reconfigure(errors="backslashreplace")
     with guarded_output():

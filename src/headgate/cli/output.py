@@ -11,7 +11,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedWriter, FileIO, TextIOWrapper
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from typing import Any
 
 from headgate.cli.printing import say
@@ -39,6 +39,24 @@ class _Output(FileIO):
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
             raise OutputLost(problem) from None
+
+
+def open_closed_streams() -> None:
+    """Open the null device for each standard stream that the caller has closed, as `>&-` does.
+
+    The next file that is opened would take its descriptor, and get what is written to the stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free: this one
+        if getattr(sys, name) is None:
+            file = FileIO(os.devnull, "r" if name == "stdin" else "w")
+            stream = BufferedReader(file) if name == "stdin" else BufferedWriter(file)
+            text = TextIOWrapper(stream, encoding="utf-8")
+            setattr(sys, name, text)
+            setattr(sys, f"__{name}__", text)  # keeps it open when another stream takes its place
 
 
 @contextmanager
