@@ -7,20 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from demo.flights import Flight
 from demo.story import FLIGHTS_PRODUCED_PER_S, TOPIC, DemoFailed
 
 _SLICE_S = 0.05
+MOST_IN_A_REQUEST = 10_000
+"""Partitions that one request may create, as in Kafka."""
 
 
 def create_topic(address: str, name: str, partition_count: int) -> None:
-    """Create the topic."""
+    """Create the topic, in several requests if it is a wide one."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
-    topic = NewTopic(name, num_partitions=partition_count, replication_factor=1)
+    topic = NewTopic(name, num_partitions=min(partition_count, MOST_IN_A_REQUEST), replication_factor=1)
     for created in admin.create_topics([topic], request_timeout=10.0).values():
         created.result(timeout=10.0)
+    for count in range(2 * MOST_IN_A_REQUEST, partition_count + MOST_IN_A_REQUEST, MOST_IN_A_REQUEST):
+        wider = NewPartitions(name, min(count, partition_count))
+        for grown in admin.create_partitions([wider], request_timeout=10.0).values():
+            grown.result(timeout=10.0)
 
 
 def produce(address: str, flights: list[Flight], on_progress: Callable[[int], None]) -> None:
