@@ -112,12 +112,13 @@ class AsyncAdmin:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Close all connections, after the calls that were begun."""
+        """Close all connections, after the calls that were begun, also if this call is cancelled."""
         if not self._is_closed:
-            closing = self._call(self._admin.close)
+            self._own_thread().submit(self._admin.close)
+            closed = self._call(int)  # the thread takes it after that
             self._is_closed = True
-            await closing
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)
+            await closed
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,11 +133,14 @@ class AsyncAdmin:
     ) -> asyncio.Future[ResultT]:
         if self._is_closed:
             raise RuntimeError("this AsyncAdmin is closed; make a new one")
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._own_thread(), partial(method, *args, **kwargs))
+
+    def _own_thread(self) -> ThreadPoolExecutor:
         if self._process_id != os.getpid():  # the thread stays in the parent of a forked process
             self._process_id = os.getpid()
             self._thread = ThreadPoolExecutor(1, "headgate-admin")
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._thread, partial(method, *args, **kwargs))
+        return self._thread
 '''
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -144,6 +145,30 @@ def test_a_closed_face_says_so(bootstrap_servers: str) -> None:
             await admin.topics()
 
     asyncio.run(main())
+
+
+def test_a_close_that_is_cancelled_still_closes(bootstrap_servers: str) -> None:
+    """After the call that is under way: its connections and its thread would be left otherwise."""
+    may_go_on = threading.Event()
+
+    async def main() -> AsyncAdmin:
+        admin = AsyncAdmin(bootstrap_servers)
+        await admin.topics()
+        going_on = asyncio.ensure_future(admin._call(may_go_on.wait, 20))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await admin.close()
+        may_go_on.set()
+        await going_on
+        await admin.close()
+        return admin
+
+    admin = asyncio.run(main())
+    (thread,) = admin._thread._threads
+    thread.join(20)
+    assert not thread.is_alive()
+    with pytest.raises(RuntimeError, match="is closed"):
+        admin._admin.topics()
 
 
 FORKS = """
