@@ -348,6 +348,44 @@ def test_a_log_works_again_without_another_record(node: OneNode, operation: str 
     assert visible_values(node)[::end] == [b"before", b"after"]
 
 
+def test_all_logs_work_again_at_once_when_the_disk_does(node: OneNode) -> None:
+    """A server with ten thousand failing logs is not ready before all were tried; one is tried until it
+    fails.
+    """
+    topic = node.topic("letters", 100)
+    housekeeping = Housekeeping(node.topics)
+    node.disk.files.inject(Fault(errno.ENOSPC, times=None))
+    for index in range(100):
+        refused = topic.partition(index).append(batch(b"during"), node.system_time())
+        assert refused.error == ErrorCode.KAFKA_STORAGE_ERROR
+    node.pass_time(1000)
+    tried = list(housekeeping.try_failing())
+    assert set(tried) == {False}
+    assert len(tried) < 100
+    node.disk.files.heal()
+    node.pass_time(1000)
+    assert list(housekeeping.try_failing()) == [True] * 100
+    assert not node.topics.failing
+
+
+def test_a_log_whose_try_fails_unexpectedly_is_tried_again(node: OneNode) -> None:
+    """It would count as failing for ever."""
+    partition = node.topic("letters").partition(0)
+    housekeeping = Housekeeping(node.topics)
+    produce(node, batch(b"before"))
+    node.disk.files.inject(Fault(errno.ENOSPC, "pwrite"))
+    assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    shared = partition.topic.shared
+    seconds, shared.seconds = shared.seconds, lambda: 1 // 0
+    partition.log.fail(OSError(errno.EIO, "a sync failed"))
+    with pytest.raises(ZeroDivisionError):
+        list(housekeeping.try_failing())
+    shared.seconds = seconds
+    node.pass_time(1000)
+    assert list(housekeeping.try_failing()) == [True]
+    assert not partition.is_failing
+
+
 def test_a_failed_write_affects_its_partition_only(node: OneNode) -> None:
     """The other partition of the request is appended."""
     node.topic("letters", 2)

@@ -51,16 +51,23 @@ class Housekeeping:
         self._topics.remove_leftovers()
 
     def try_failing(self) -> Iterator[bool]:
-        """Try whether logs that could not be written can be again: some of them, in turn. Yield the result of
-        each; the loop may run in between.
+        """Try whether logs that could not be written can be again: some of them, in turn, and more as long as
+        all of these can. Yield the result of each; the loop may run in between.
         """
         failing = self._topics.failing
-        for key in list(islice(failing, _TRIED_A_ROUND)):
-            try_disk = failing.pop(key, None)
-            if try_disk is not None:
-                is_over = try_disk()
-                if not is_over:
-                    failing.setdefault(key, try_disk)
+        works = True
+        while failing and works:
+            for key in list(islice(failing, _TRIED_A_ROUND)):
+                try_disk = failing.pop(key, None)
+                if try_disk is None:
+                    continue
+                is_over = False
+                try:
+                    is_over = try_disk()
+                finally:  # also after an unexpected exception: it is tried again
+                    if not is_over:
+                        failing.setdefault(key, try_disk)
+                works = works and is_over
                 yield is_over
 
     def _look_after_all(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
