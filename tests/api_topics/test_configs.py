@@ -165,6 +165,9 @@ def test_dynamic_broker_settings_are_changed(node: OneNode) -> None:
             "there is no setting called mesage.max.bytes; did you mean message.max.bytes?",
         ),
         ("log.segment.bytes", "x", "log.segment.bytes=x: a whole number is expected"),
+        # Nobody could connect any more to take it back.
+        ("max.connections", "0", "max.connections=0: a value from 1 to 2147483647 is expected"),
+        ("max.connections.per.ip", "0", "max.connections.per.ip=0: a value from 1 to 2147483647 is expected"),
     ],
 )
 def test_static_broker_settings_are_refused(node: OneNode, name: str, value: str, message: str) -> None:

@@ -221,14 +221,14 @@ _ALL = table(
         Kind.INT,
         INT_MAX,
         "Most connections at a time; further clients wait until a connection ends.",
-        minimum=0,
+        minimum=1,
     ),
     Setting(
         "max.connections.per.ip",
         Kind.INT,
         INT_MAX,
         "Most connections from one address; further connections are closed immediately.",
-        minimum=0,
+        minimum=1,
     ),
     # Offsets
     Setting(
