@@ -17,7 +17,7 @@ from headgate.cli.share_groups.options import Options
 from headgate.cli.share_groups.run import reset_offsets
 from headgate.client.cluster import Cluster
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
@@ -138,6 +138,8 @@ def test_every_table_is_printed_as_csv(command: Command, empty: str) -> None:
     )
     deleted = command("--delete", "--group", "none", "--output", "csv")
     assert deleted.stdout == "group,status\nnone,GROUP_ID_NOT_FOUND\n"
+    unknown = "there is no share group called none; `headgate share-groups --list` lists all share groups"
+    assert deleted.stderr == f"headgate: {unknown}\n"
 
 
 def test_a_reset_of_an_unknown_group_needs_to_say_so(command: Command, empty: str) -> None:
@@ -151,6 +153,32 @@ def test_a_reset_of_an_unknown_group_needs_to_say_so(command: Command, empty: st
     assert command(*asked, "--group", "fresh", "--create").exit_code == 0
     assert "fresh" in command("--list").stdout.split()
     assert command("--delete", "--group", "fresh").exit_code == 0
+
+
+def test_a_group_of_another_kind_names_the_command_for_it(
+    command: Command, empty: str, bootstrap_servers: str
+) -> None:
+    """A share group is not unknown to consumer-groups, nor a consumer group to share-groups."""
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_offsets("readers", {TopicPartition(TopicName("orders"), 0): 0})
+
+    def consumers(*words: str) -> Result:
+        return CliRunner().invoke(app, ["consumer-groups", "--bootstrap-server", bootstrap_servers, *words])
+
+    reset = ("--reset-offsets", "--topic", "orders", "--to-earliest", "--execute")
+    for words in (("--describe",), reset, (*reset, "--create"), ("--delete-offsets", "--topic", "orders")):
+        refused = consumers(*words, "--group", empty)
+        assert refused.exit_code == 1
+        assert refused.stderr == f"headgate: group {empty} is a share group: use `headgate share-groups`\n"
+    other = "headgate: group readers is not a share group: use `headgate consumer-groups`\n"
+    for words in (("--describe",), reset, (*reset, "--create"), ("--delete",)):
+        refused = command(*words, "--group", "readers")
+        assert (refused.exit_code, refused.stderr) == (1, other)
+    missing = consumers("--describe", "--group", "reader")
+    assert missing.stderr == "headgate: there is no group called reader; did you mean readers?\n"
+    no_share = consumers("--describe", "--group", "empt")
+    assert no_share.stderr.endswith("lists all groups\n")
+    assert consumers("--delete", "--group", "readers").exit_code == 0
 
 
 def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) -> None:

@@ -24,6 +24,7 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.reset import remarks_on_plan
+from headgate.cli.absent_groups import absent, is_share_group, of_other_kind
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
@@ -56,20 +57,18 @@ _PLANNED_AT_ONCE = 500
 def reset_offsets(admin: Admin, options: Options) -> int:
     """Show the reset of each group; with --execute, do it. Return 1 if a group was refused."""
     targets, partitions = targets_of(admin, options)
-    known = set(targets) if options.create else {each.group_id for each in admin.list_groups()}
-    missing = [group_id for group_id in targets if group_id not in known]
-    not_known = dict(zip(missing, all_not_there(admin, missing), strict=True))
+    refused = _not_to_reset(admin, targets, options)
     done: list[tuple[str, list[PlannedOffset]]] = []
     # Some at a time: the rest is planned from what is committed when its turn comes.
     group_ids = list(targets)
     with printed_if_it_ends_early(options, lambda: print_plans(done, options)):
         for at in range(0, len(group_ids), _PLANNED_AT_ONCE):
             several = group_ids[at : at + _PLANNED_AT_ONCE]
-            there = {group_id: targets[group_id] for group_id in several if group_id in known}
+            there = {group_id: targets[group_id] for group_id in several if group_id not in refused}
             plans = admin.plan_resets(there, partitions)
             for group_id in several:
-                if group_id in not_known:
-                    say(f"{not_known[group_id]} (--create creates it)")
+                if group_id in refused:
+                    say(refused[group_id])
                     continue
                 planned = plans[group_id]
                 try:
@@ -84,6 +83,19 @@ def reset_offsets(admin: Admin, options: Options) -> int:
                 warn_of_moved(planned)
     print_plans(done, options)
     return 0 if len(done) == len(targets) else 1
+
+
+def _not_to_reset(admin: Admin, group_ids: Iterable[str], options: Options) -> dict[str, str]:
+    """Return why a group is not reset: it does not exist and is not to be created, or it is a share group."""
+    listings = admin.list_groups()
+    shares = {each.group_id for each in listings if is_share_group(each)}
+    refused = {each: of_other_kind(each, is_share=True) for each in group_ids if each in shares}
+    if not options.create:
+        known = {each.group_id for each in listings}
+        missing = [group_id for group_id in group_ids if group_id not in known]
+        for group_id, text in zip(missing, absent(missing, listings, are_shares=False), strict=True):
+            refused[group_id] = f"{text} (--create creates it)"
+    return refused
 
 
 def targets_of(admin: Admin, options: Options) -> tuple[dict[str, Target], list[TopicPartition] | None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.admin import Admin, GroupListing
 from headgate.admin.survey import Surveyor
+from headgate.cli.absent_groups import absent
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import say
 
@@ -28,11 +28,7 @@ def asked_groups(admin: Admin, options: Options, surveyor: Surveyor | None = Non
 
 def all_not_there(admin: Admin, group_ids: Sequence[str]) -> Iterator[str]:
     """Yield the message for each group that does not exist, with the most similar name if there is one."""
-    known = [each.group_id for each in admin.list_groups()] if group_ids else []
-    for group_id in group_ids:
-        near = difflib.get_close_matches(group_id, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists all groups"
-        yield f"there is no group called {group_id}; {hint}"
+    return absent(group_ids, admin.list_groups() if group_ids else [], are_shares=False)
 
 
 def not_there(admin: Admin, group_id: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
 from headgate.admin import (
@@ -12,6 +11,7 @@ from headgate.admin import (
     RequestRefused,
     ShareGroupDescription,
 )
+from headgate.cli.absent_groups import absent, is_share_group
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.remarks import assignment_text
@@ -165,10 +165,11 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     target = target_of(options)
     rows: list[Row] = []
     is_refused = False
-    known = _ids(admin)
+    kinds: dict[str, bool] = {one.group_id: is_share_group(one) for one in admin.list_groups()}
     for group_id in dict.fromkeys(options.group):
-        if group_id not in known and not options.create:
-            say(f"{_not_there(admin, group_id)} (--create creates it)")
+        if not kinds.get(group_id, options.create):
+            is_new = group_id not in kinds
+            say(_not_there(admin, group_id) + (" (--create creates it)" if is_new else ""))
             is_refused = True
             continue
         try:
@@ -206,15 +207,19 @@ def delete_groups(admin: Admin, options: Options) -> int:
     """Delete groups and print the result of each. Return 1 if one was refused."""
     group_ids = _asked_groups(admin, options)
     errors: dict[str, ClientError] = {}
-    for group_id, described in admin.describe_share_groups(group_ids).items():
-        if described is None:
-            errors[group_id] = RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND)
+    found = admin.describe_share_groups(group_ids)
+    missing = [group_id for group_id, described in found.items() if described is None]
     try:
-        admin.delete_groups([group_id for group_id in group_ids if group_id not in errors])
+        admin.delete_groups([group_id for group_id in group_ids if group_id not in missing])
     except PartlyRefused as refused:
         errors.update(refused.refused)
-    rows: list[Row] = [{"group": one, "status": _status(errors.get(one))} for one in group_ids]
-    return _print_results(rows, ("group", "status"), "groups", errors, options)
+    not_found = RequestRefused("", ErrorCode.GROUP_ID_NOT_FOUND)
+    results = {**errors, **dict.fromkeys(missing, not_found)}
+    rows: list[Row] = [{"group": one, "status": _status(results.get(one))} for one in group_ids]
+    code = _print_results(rows, ("group", "status"), "groups", errors, options)
+    for group_id in missing:
+        say(_not_there(admin, group_id))
+    return 1 if missing else code
 
 
 def delete_offsets(admin: Admin, options: Options) -> int:
@@ -275,13 +280,7 @@ def _asked_groups(admin: Admin, options: Options) -> list[str]:
 
 def _not_there(admin: Admin, group_id: str) -> str:
     """Return the message for a group that does not exist, with the most similar name if there is one."""
-    near = difflib.get_close_matches(group_id, _ids(admin), n=1)
-    hint = f"did you mean {near[0]}?" if near else "`headgate share-groups --list` lists all share groups"
-    return f"there is no share group called {group_id}; {hint}"
-
-
-def _ids(admin: Admin) -> list[str]:
-    return [one.group_id for one in admin.list_share_groups()]
+    return next(absent([group_id], admin.list_groups(), are_shares=True))
 
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {

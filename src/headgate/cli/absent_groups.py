@@ -1,0 +1,39 @@
+"""The message for a group that a command does not find: none has the name, or it is of another kind."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from headgate.admin import GroupListing
+
+_SHARE = "share"
+
+
+def is_share_group(listing: GroupListing) -> bool:
+    """Tell whether a group is a share group."""
+    return listing.group_type.lower() == _SHARE
+
+
+def absent(group_ids: Iterable[str], listings: Iterable[GroupListing], *, are_shares: bool) -> Iterator[str]:
+    """Yield the message for each group that a command did not find, with the most similar name of its kind.
+
+    `listings` has the groups of every kind. `are_shares` tells whether share groups were looked for.
+    """
+    kinds: dict[str, bool] = {each.group_id: is_share_group(each) for each in listings}
+    known = [group_id for group_id, is_share in kinds.items() if is_share is are_shares]
+    looked_for, command = ("share group", "share-groups") if are_shares else ("group", "consumer-groups")
+    for group_id in group_ids:
+        if kinds.get(group_id, are_shares) is not are_shares:
+            yield of_other_kind(group_id, is_share=not are_shares)
+            continue
+        near = difflib.get_close_matches(group_id, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"`headgate {command} --list` lists all {looked_for}s"
+        yield f"there is no {looked_for} called {group_id}; {hint}"
+
+
+def of_other_kind(group_id: str, *, is_share: bool) -> str:
+    """Return the message for a group that exists, and that another command shows and changes."""
+    if is_share:
+        return f"group {group_id} is a share group: use `headgate share-groups`"
+    return f"group {group_id} is not a share group: use `headgate consumer-groups`"
