@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -361,6 +362,38 @@ def test_a_partition_that_is_paused_at_the_first_start_starts_where_the_others_d
     first.stop()
     admin.resume_partitions(topic, [paused])
     assert [row[:2] for row in until(start(checkpoint), bool)] == [(0, 10), (0, 11)]
+
+
+@pytest.mark.parametrize("starts_at", ["latest", "the group's offsets"])
+def test_a_checkpoint_that_has_no_rows_yet_knows_its_topic(
+    start: Start, broker: headgate.Broker, topic: str, starts_at: str
+) -> None:
+    """If the topic is deleted and created again, no record of the new one is left out silently."""
+    if starts_at != "latest":
+        earlier = start(Checkpoint())
+        earlier.available_now()
+        earlier.stop()
+    strict, lenient = (without_rows(start) for _ in range(2))
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    client.delete_topics([topic])[topic].result(10)
+    create(broker, topic)
+    produce(broker, topic, 0, 30)
+    engine = start(strict)
+    with pytest.raises(MissingData, match="created again"):
+        engine.trigger()
+    engine.stop()
+    assert places(until(start(lenient, failOnDataLoss="false"), bool), 0) == list(range(30))
+
+
+def without_rows(start: Start) -> Checkpoint:
+    """Return a checkpoint whose only batch is empty, which Spark logs with the initial offsets."""
+    checkpoint = Checkpoint()
+    engine = start(checkpoint, startingOffsets="latest")
+    assert engine.trigger() == []
+    checkpoint.ends.append(json.dumps(engine.reader.initialOffset()))
+    checkpoint.finished = 1
+    engine.stop()
+    return checkpoint
 
 
 def test_a_deleted_topic_is_told_once(

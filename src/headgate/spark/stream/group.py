@@ -78,7 +78,8 @@ class StreamGroup:
         The stream joins only to commit where partitions start. A batch that is repeated needs none of that:
         its checkpoint knows the member whose place the stream takes.
         """
-        partitions = self._partitions()
+        topics = self._topics()
+        partitions = self._existing(topics)
         self._check_given(partitions)
         committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
         stream_id = new_stream_id()
@@ -96,7 +97,9 @@ class StreamGroup:
             member.commit(new)
             committed |= new
             committed |= self._start_paused([where for where in partitions if where not in committed])
-        self._initial = StreamOffsets(stream_id, {}, _positions_at(committed))
+        # The first batch may have no rows, and this is then all that the checkpoint knows of the topics.
+        topic_ids = {where.topic: topics[where.topic].topic_id for where in committed}
+        self._initial = StreamOffsets(stream_id, topic_ids, _positions_at(committed))
         return self._initial
 
     def _start_paused(self, missing: Sequence[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
@@ -113,7 +116,7 @@ class StreamGroup:
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the end of every partition; of committed records, the first open transaction."""
-        return self.cluster.list_offsets(dict.fromkeys(self._partitions(), LATEST), self._level)
+        return self.cluster.list_offsets(dict.fromkeys(self._existing(self._topics()), LATEST), self._level)
 
     def following(
         self, start: StreamOffsets, most: int | None, targets: Mapping[TopicPartition, int] | None
@@ -288,12 +291,13 @@ class StreamGroup:
             wait_until_assigned(self._member, self.cluster, wanted, self.options.read.timeout_s)
         return self._member
 
-    def _partitions(self) -> list[TopicPartition]:
+    def _topics(self) -> dict[TopicName, Topic]:
+        """Return the subscribed topics, and report those that do not exist."""
         existing = subscribed_topics(self.cluster, self.options)
         for name in self.options.topics:
             if name not in existing:
                 self._lose(absent_topic(self.cluster, self.options.read, name))
-        return self._existing(existing)
+        return existing
 
     def _existing(self, topics: Mapping[TopicName, Topic]) -> list[TopicPartition]:
         return [TopicPartition(name, each) for name in topics for each in topics[name].partitions]
