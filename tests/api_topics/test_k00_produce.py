@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from prometheus_client.metrics_core import Metric
 from tests.api_topics.node import OneNode
 from tests.topics.disk import NOW, batch
 
@@ -13,6 +15,7 @@ from headgate.api import k00_produce, k01_fetch
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
+from headgate.server.log_gauges import log_gauges
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -346,6 +349,34 @@ def test_a_log_works_again_without_another_record(node: OneNode, operation: str 
     end = partition.log.log_end_offset
     assert produce(node, batch(b"after")).base_offset == end
     assert visible_values(node)[::end] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("is_produced_first", [False, True])
+def test_a_log_that_cannot_be_opened_counts_as_failing(node: OneNode, is_produced_first: bool) -> None:
+    """From the first request that needs it, and until it can be opened and written again."""
+    node.topic("letters")
+    produce(node, batch(b"before"))
+    node.restart()
+    topic = node.topics.by_name("letters")
+    assert topic is not None
+    topic.shared.seconds = lambda: node.system_time() / 1000
+    node.disk.files.inject(Fault(errno.EACCES, "pread", times=None))
+    assert not any(partition.is_failing for partition in topic.used_partitions())
+    if is_produced_first:
+        assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert visible_values(node) == []
+    assert [partition.is_failing for partition in topic.used_partitions()] == [True]
+    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 1
+    node.disk.files.heal()
+    assert visible_values(node) == [b"before"]
+    node.pass_time(1000)
+    assert list(Housekeeping(node.topics).try_failing()) == [True] * is_produced_first
+    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 0
+
+
+def _value_of(gauges: Iterable[Metric | None], name: str) -> float:
+    (family,) = [family for family in gauges if family is not None and family.name == name]
+    return float(family.samples[0].value)
 
 
 def test_all_logs_work_again_at_once_when_the_disk_does(node: OneNode) -> None:

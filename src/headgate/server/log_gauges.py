@@ -74,13 +74,14 @@ def _totals(sizes: Collection[_Sizes]) -> Iterator[Metric]:
 
 def _sizes_of(topic: Topic) -> Generator[None, None, _Sizes]:
     found, is_compacted = _Sizes(), topic.policy.is_compacted
-    for number, partition in enumerate(topic.open_partitions()):
-        log = partition.log
-        found.log_bytes += log.size_bytes
-        found.segments += log.segment_count
+    for number, partition in enumerate(topic.used_partitions()):
         found.failing += partition.is_failing
-        if is_compacted and log.failure is None:
-            found.dirty_bytes += backlog_of(log, partition.high_watermark).dirty_bytes
+        if partition.is_open:
+            log = partition.log
+            found.log_bytes += log.size_bytes
+            found.segments += log.segment_count
+            if is_compacted and log.failure is None:
+                found.dirty_bytes += backlog_of(log, partition.high_watermark).dirty_bytes
         if number % _PARTITIONS_A_STEP == 0:
             yield
     yield

@@ -262,7 +262,7 @@ class BrokerNode:
         failing = [
             str(partition)
             for topic in self.topics.all()
-            for partition in topic.open_partitions()
+            for partition in topic.used_partitions()
             if partition.is_failing
         ]
         if failing:

@@ -168,6 +168,14 @@ class Partition(PartitionLog):
             self._await(header)
             return self._append_failed(problem)
 
+    def _open(self) -> Log:
+        log = super()._open()
+        if self._trouble is not None:  # it could not be opened before
+            self._trouble.was_read()
+            if self._trouble.is_write_failing:
+                self._try_disk_later()
+        return log
+
     def _try_disk_later(self) -> None:
         """Have the log tried again without appends. That of a coordinator is not: it recovers its own."""
         if not self.topic.is_internal:

@@ -266,6 +266,9 @@ class PartitionLog:
         return True
 
     def _known_trouble(self) -> PartitionTrouble:
+        """Return the failures; keep this object, which alone knows of them: the log may not even be open."""
+        if not self.topic.is_deleted:
+            self.topic.keep(self)
         if self._trouble is None:
             self._trouble = PartitionTrouble(logger, self.topic.directory_of(self.index))
         return self._trouble

@@ -148,6 +148,10 @@ class Topic(OwningTopic):
         """Return the partitions whose logs are open."""
         return (partition for partition in list(self._kept.values()) if partition.is_open)
 
+    def used_partitions(self) -> Iterator[Partition]:
+        """Return the partitions that were used: their logs are open, are being opened, or could not be."""
+        return iter(list(self._kept.values()))
+
     def directory_of(self, index: int) -> Path:
         """Return the path of a partition's directory, with Kafka's name for it."""
         return self.shared.data_dir / f"{self.name}-{index}"
