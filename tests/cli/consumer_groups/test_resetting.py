@@ -122,8 +122,22 @@ def test_a_file_of_a_spreadsheet_may_begin_with_a_byte_order_mark(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "lines",
+    ["topic,partition,offset\nflights,0,4\n", "Group, Topic, Partition, Offset\r\none,flights,0,4\r\n"],
+    ids=["of one group", "of several groups"],
+)
+def test_a_file_may_begin_with_a_heading(tmp_path: Path, lines: str) -> None:
+    """A spreadsheet writes one; it is the format as the documents write it."""
+    path = tmp_path / "saved.csv"
+    path.write_text(lines, newline="")
+    assert read_offsets(path, ["one"]) == {"one": {TopicPartition(TopicName("flights"), 0): 4}}
+
+
+@pytest.mark.parametrize(
     ("lines", "says"),
     [
+        ("flights,0,1\ntopic,partition,offset\n", "line 2"),
+        ("topic,partition,offset\n", "the file has no offsets"),
         ("flights,0\n", "line 1: topic,partition,offset or group,topic,partition,offset is expected"),
         ("flights,0,-1\n", "line 1"),
         ("flights,0,1\nother,flights,0,1\n", "line 2: group other is not among those of --group"),
@@ -134,6 +148,8 @@ def test_a_file_of_a_spreadsheet_may_begin_with_a_byte_order_mark(tmp_path: Path
         (f"flights,{'9' * 5000},0\n", "line 1: the number of a partition is expected"),
     ],
     ids=[
+        "a heading further down",
+        "a heading only",
         "too few fields",
         "negative",
         "another group",

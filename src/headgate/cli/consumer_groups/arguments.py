@@ -105,6 +105,9 @@ def target_of(options: Options) -> Target:
 _MOST_DIGITS = 100
 """Maximum length of a number: Python converts no text of thousands of digits."""
 
+_HEADINGS = (("topic", "partition", "offset"), ("group", "topic", "partition", "offset"))
+"""First lines of a file that name its columns. No line of offsets looks like that."""
+
 OffsetsByGroup = dict[str, dict[TopicPartition, int]]
 
 
@@ -112,6 +115,7 @@ def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
     """Return the offsets in a file by group. Raises `UsageProblem`, which names the line.
 
     A line of three fields belongs to the only group of `groups`. A line of four fields begins with its group.
+    The first line may be a heading.
     """
     offsets: OffsetsByGroup = {group: {} for group in groups}
     try:
@@ -138,6 +142,8 @@ def _rows(
         if not row:
             continue
         fields = [field.strip() for field in row]
+        if line == 1 and tuple(map(str.lower, fields)) in _HEADINGS:
+            continue
         if len(fields) == 3 and len(groups) == 1:
             fields.insert(0, groups[0])
         elif len(fields) == 4:
