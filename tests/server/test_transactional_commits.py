@@ -156,6 +156,29 @@ def test_offsets_count_when_the_transaction_is_committed(transaction_version: in
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("count", [2, WIDTH])
+def test_a_stable_fetch_beside_pending_offsets_tells_all_of_the_others(count: int) -> None:
+    """Leader epoch and metadata of a committed -1 too, and nothing of a partition without an offset."""
+
+    async def scenario(client: Client) -> None:
+        producer, indexes = Producer(client, 2), list(range(count + 2))
+        await producer.begin()
+        request = commit(0, indexes[:count])
+        odd = request.topics[0].partitions[1]
+        odd.committed_offset, odd.committed_leader_epoch, odd.committed_metadata = -1, 4, "m"
+        await client.ask(request, 8)
+        assert await producer.commit(10, [0]) == [NONE]
+        asked = fetch(indexes, 8)
+        asked.require_stable = True
+        found = (await client.ask(asked, 8)).groups[0].topics[0].partitions
+        told = [(one.committed_offset, one.committed_leader_epoch, one.metadata) for one in found]
+        assert found[0].error_code == UNSTABLE
+        assert told[1] == (-1, 4, "m")
+        assert told[count:] == [(-1, -1, "")] * 2
+
+    run_scenario(scenario)
+
+
 @EACH_VERSION
 def test_a_wide_commit_is_pending_as_a_whole(transaction_version: int) -> None:
     """Columns of the request, of the response, and of a stable fetch."""

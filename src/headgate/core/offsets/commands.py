@@ -293,19 +293,14 @@ class FetchedColumns(NamedTuple):
     metadata: Sequence[str] = ()
     """The metadata of each partition; empty if none has metadata."""
 
-    def each(self) -> list[tuple[int, StoredOffset | None]]:
-        """Return each partition with its offset, without times; None for one without. A committed offset may
-        be negative.
+    def each(self) -> list[tuple[int, StoredOffset]]:
+        """Return each partition with its offset, without times. One without has -1 and -1, as it is told to
+        clients: -1 may be committed too, with a leader epoch and metadata.
         """
         numbers = self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist()
         texts = self.metadata or [""] * len(self.partitions)
         return [
-            (
-                partition,
-                None
-                if offset == NOTHING_COMMITTED
-                else StoredOffset(offset, epoch, text, NO_TIMESTAMP, NO_EXPIRY),
-            )
+            (partition, StoredOffset(offset, epoch, text, NO_TIMESTAMP, NO_EXPIRY))
             for partition, offset, epoch, text in zip(*numbers, texts, strict=True)
         ]
 
