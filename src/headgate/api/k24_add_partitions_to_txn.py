@@ -114,7 +114,7 @@ def _command(
     version: int, transaction: AddPartitionsToTxnTransaction, asked: dict[TopicName, set[int]]
 ) -> AddPartitions | VerifyPartitions:
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
-    partitions = {topic: frozenset(indexes) for topic, indexes in asked.items()}
+    partitions = {topic: frozenset(indexes) for topic, indexes in asked.items() if indexes}
     if transaction.verify_only:
         return VerifyPartitions(transaction.transactional_id, producer, partitions)
     transaction_version = _WITH_EPOCH_BUMP if version >= _OF_BROKERS_SINCE else 0

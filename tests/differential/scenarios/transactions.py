@@ -115,6 +115,22 @@ def partitions_that_are_not_there(ask: Script) -> None:
     ask(describe(producer))
 
 
+def topics_without_partitions(ask: Script) -> None:
+    """They are no part of the transaction."""
+    topic = ask.topic()
+    producer = new(ask)
+    for version in (3, 5):
+        asked: list[dict[str, list[int]]] = [
+            {},
+            {"no-such-topic": []},
+            {topic.name: []},
+            {topic.name: [0], "no-such-topic": []},
+        ]
+        for partitions in asked:
+            ask(add(producer, partitions, version), note=str(list(partitions.values())))
+            ask(describe(producer))
+
+
 def partitions_of_new_ones(ask: Script) -> None:
     """A topic that has grown."""
     topic = ask.topic()
