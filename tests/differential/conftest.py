@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,10 +92,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Both brokers, ready."""
+    with both_brokers(tmp_path_factory.mktemp("headgate") / "data") as run:
+        yield run
+
+
+@contextmanager
+def both_brokers(directory: Path) -> Iterator[Run]:
+    """Start both brokers, Headgate on this directory; fails at the end if Headgate's log has an error."""
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(1))
         starting = threads.submit(_kafka, stack)
-        directory = tmp_path_factory.mktemp("headgate") / "data"
         broker = stack.enter_context(headgate.run(SETTINGS, data_dir=directory, log_level="warning"))
         kafka = starting.result()
         tag = f"-{os.getpid()}" if KAFKA_VARIABLE in os.environ else ""

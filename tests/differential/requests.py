@@ -28,7 +28,7 @@ def offset(
     } | more
 
 
-def _of_topic(topic: Any) -> dict[str, Any]:
+def of_topic(topic: Any) -> dict[str, Any]:
     """The fields by which a request names a topic: by its id, or by its name."""
     return {"name": "", "topic_id": topic} if isinstance(topic, uuid.UUID) else {"name": topic}
 
@@ -38,7 +38,7 @@ def commit(
 ) -> Request:
     """OffsetCommit."""
     topics = [
-        _of_topic(topic)
+        of_topic(topic)
         | {
             "partitions": [
                 {"partition_index": index} | (value if isinstance(value, dict) else offset(value))
@@ -64,7 +64,7 @@ def fetch(
     topics = (
         None
         if partitions is None
-        else [_of_topic(topic) | {"partition_indexes": list(of)} for topic, of in partitions.items()]
+        else [of_topic(topic) | {"partition_indexes": list(of)} for topic, of in partitions.items()]
     )
     require_stable = more.pop("require_stable", False)
     if version < 8:
