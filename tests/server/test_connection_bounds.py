@@ -331,6 +331,28 @@ def test_a_connection_above_max_connections_waits_until_another_one_ends() -> No
     run(scenario)
 
 
+def test_a_reached_limit_of_connections_is_in_the_metrics() -> None:
+    """A client that waits is not counted anywhere else: nobody would learn why it gets no answer."""
+
+    async def scenario() -> None:
+        async with serving(max_connections="2") as server:
+
+            def is_full() -> float:
+                families = {family.name: family for family in server.listener.metrics.collect()}
+                return float(families["headgate_connections_full"].samples[0].value)
+
+            assert is_full() == 0
+            opened = [await server.connect() for _ in range(2)]
+            await until(lambda: len(server.connections) == 2, "both are open", WITHIN_S)
+            assert is_full() == 1
+            opened[0][1].close()
+            await until(lambda: len(server.connections) == 1, "one is closed", WITHIN_S)
+            assert is_full() == 0
+            opened[1][1].close()
+
+    run(scenario)
+
+
 def test_connections_that_come_together_wait_above_max_connections() -> None:
     """Connections accepted in the same call as the last one within the limit are not served."""
 

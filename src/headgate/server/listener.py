@@ -148,3 +148,5 @@ class Listener:
 
     def _connection_gauges(self) -> Iterable[Metric]:
         yield gauge("headgate_connections", "Connections that are open.", [((), len(self._open_connections))])
+        text = "1 while max.connections is reached and new clients wait, else 0."
+        yield gauge("headgate_connections_full", text, [((), float(self._limits.is_full))])

@@ -135,7 +135,7 @@ class Metrics(Collector):
         )
         yield CounterMetricFamily(
             "headgate_connections_rejected",
-            "Connections closed because of max.connections.per.ip.",
+            "Connections closed because of max.connections.per.ip, or for lack of file descriptors.",
             value=self.connections_rejected,
         )
         for read in self._gauges:
