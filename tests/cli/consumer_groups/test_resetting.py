@@ -20,7 +20,7 @@ from headgate.domain.ids import TopicName
 pytestmark = pytest.mark.timeout(60)
 
 LATER_THAN_ALL = (
-    "headgate: no record of 3 partitions, flights-0 among them, is as new as the time asked for: "
+    "headgate: group {}: no record of 3 partitions, flights-0 among them, is as new as the time asked for: "
     "the end of the log is taken\n"
 )
 
@@ -50,7 +50,7 @@ def test_a_reset_is_shown_and_executed_with_execute(
     assert "nothing was changed" in shown.stderr
     assert committed(command, group) == {0: 4, 1: 9}
     done = command(*words, "--execute")
-    remark = LATER_THAN_ALL if target == ["--by-duration", "PT1H"] else ""
+    remark = LATER_THAN_ALL.format(group) if target == ["--by-duration", "PT1H"] else ""
     assert (rows(done)[1:], done.stderr) == (lines, remark)
     assert committed(command, group) == offsets
 
@@ -72,7 +72,7 @@ def test_a_time_after_the_last_record_is_told(command: Command, group: str) -> N
     words = ("--reset-offsets", "--group", group, "--topic", "flights", "--dry-run", "--to-datetime")
     planned = command(*words, "2100-01-01T00:00:00Z")
     assert planned.exit_code == 0
-    assert LATER_THAN_ALL in planned.stderr
+    assert LATER_THAN_ALL.format(group) in planned.stderr
     assert "no record" not in command(*words, "1970-01-02T00:00:00Z").stderr
 
 
@@ -81,7 +81,7 @@ def test_a_shift_stays_inside_the_log(command: Command, group: str) -> None:
     words = ("--reset-offsets", "--group", group, "--execute", "--shift-by")
     done = command(*words, "3", "--topic", "flights:1")
     assert rows(done)[1] == [group, "flights", "1", "9", "10"]
-    assert "flights-1: 12 lies outside the log, which ends at 10" in done.stderr
+    assert f"group {group}: flights-1: 12 lies outside the log, which ends at 10" in done.stderr
     command(*words, "-7", "--all-topics")
     assert committed(command, group) == {0: 0, 1: 3}
     refused = command(*words, "1", "--topic", "flights:0,2")

@@ -80,7 +80,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
                     say(of_group_in_words(group_id, error))
                     continue
                 done.append((group_id, planned))
-                warn_of_moved(planned)
+                warn_of_moved(group_id, planned)
     print_plans(done, options)
     return 0 if len(done) == len(targets) else 1
 
@@ -149,10 +149,10 @@ def _check_exist(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
         _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
 
 
-def warn_of_moved(planned: Sequence[PlannedOffset | RewoundPartition]) -> None:
+def warn_of_moved(group_id: str, planned: Sequence[PlannedOffset | RewoundPartition]) -> None:
     """Say which offsets lay outside the log, and where no record is as new as the time asked for."""
     for remark in remarks_on_plan(planned):
-        say(remark)
+        say(f"group {group_id}: {remark}")
 
 
 def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:

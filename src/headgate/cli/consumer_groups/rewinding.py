@@ -84,7 +84,7 @@ def _show(admin: Admin, options: Options) -> int:
             is_refused = True
             continue
         done.append((group_id, planned))
-        warn_of_moved(planned)
+        warn_of_moved(group_id, planned)
     print_plans(done, options)
     return 1 if is_refused else 0
 
@@ -138,10 +138,11 @@ def _row(group_id: str, each: RewoundPartition) -> Row:
 
 def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options) -> None:
     """Print the differences to the requested rewind, and how to undo it."""
-    warn_of_moved(rewound)
+    warn_of_moved(group_id, rewound)
     for each in rewound:
         if each.stays_paused:
-            say(f"{each.partition} was paused by someone else before, and stays paused: --resume resumes it")
+            stays = f"{each.partition} was paused by someone else before, and stays paused"
+            say(f"group {group_id}: {stays}: --resume resumes it")
     moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
     if moved:
         say(f"to take it back: {_undo_command(group_id, moved, options)}")

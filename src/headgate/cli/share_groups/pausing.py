@@ -193,4 +193,5 @@ def _say_of(group_id: str, rewound: Iterable[RewoundSharePartition], options: Op
         if one.stays_paused:
             words = ["headgate", "share-groups", "--resume", "--group", group_id]
             words += ["--topic", f"{one.partition.topic}:{one.partition.partition}"]
-            say(f"{one.partition} was paused before, and stays paused; to resume it: {shlex.join(words)}")
+            stays = f"{one.partition} was paused before, and stays paused"
+            say(f"group {group_id}: {stays}; to resume it: {shlex.join(words)}")
