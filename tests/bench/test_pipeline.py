@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,29 @@ COMMITS, PARTITIONS, RECORDS = 800, 5, 800
 SIZES = ["--commits", "500", "--groups", "4", "--partitions", str(PARTITIONS), "--records", str(RECORDS)]
 
 
-@pytest.fixture(scope="module")
-def not_fetched() -> str | None:
+MEASURED = {
+    "Spark, sink that does nothing": COMMITS,
+    "the same rows, ready in Python: Spark alone": COMMITS,
+    "Spark, sink that does nothing, without Arrow's checks": COMMITS,
+    "the same rows, ready in Python: Spark alone, without Arrow's checks": COMMITS,
+    "land commits": COMMITS,
+    "land commits and offsets_current": COMMITS,
+    "decode to Arrow, one process, warm": COMMITS,
+    "offsets_current of landed rows in memory, one process": COMMITS,
+    "the same, plain PySpark on the landed files": COMMITS,
+    f"plan {PARTITIONS} partitions from files": PARTITIONS,
+    f"plan and read {PARTITIONS} partitions from files": PARTITIONS,
+    f"plan {PARTITIONS} partitions over the wire": PARTITIONS,
+    f"plan and read {PARTITIONS} partitions over the wire": PARTITIONS,
+    'readStream.format("headgate"), records of 100 bytes': RECORDS,
+}
+"""Number of rows by what is measured."""
+BESIDE = f"plan and read {PARTITIONS} of these, Spark's Kafka source"
+MEASURED_BESIDE = {BESIDE: PARTITIONS, 'readStream.format("kafka"), records of 100 bytes': RECORDS}
+"""With Spark's own Kafka source, of the same topics of the same server."""
+
+
+def why_not_fetched() -> str | None:
     """Why Spark's own Kafka source is not here; None if it is."""
     try:
         fetch_spark_source()
@@ -30,10 +52,8 @@ def not_fetched() -> str | None:
     return None
 
 
-@pytest.fixture(scope="module")
-def run(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+def small_run(out: Path) -> tuple[str, dict[str, Any]]:
     """What a small run prints, and its JSON."""
-    out = tmp_path_factory.mktemp("bench") / "figures.json"
     command = [sys.executable, "-m", "bench.pipeline", *SIZES, "--master", "local[2]", "--out", str(out)]
     surroundings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
@@ -44,21 +64,31 @@ def run(not_fetched: str | None, tmp_path_factory: pytest.TempPathFactory) -> tu
     return done.stdout, json.loads(out.read_text())
 
 
-@pytest.fixture(scope="module")
-def figures(run: tuple[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The figures of the run, by their names; connections by the same names with a suffix."""
-    found = run[1]["figures"]
-    return {one["what"] + (", connections" if one["connections"] is not None else ""): one for one in found}
-
-
-def test_the_ways_are_told(run: tuple[str, dict[str, Any]], not_fetched: str | None) -> None:
-    """Before the figures, and in the JSON: a run without numba is no figure of machine code."""
-    printed, found = run
+def test_a_small_run_measures_everything(tmp_path: Path) -> None:
+    """All in one test, as the run takes a minute: ways, rows, seconds, memory and connections."""
+    not_fetched = why_not_fetched()
+    printed, found = small_run(tmp_path / "figures.json")
+    # Before the figures, and in the JSON: a run without numba is no figure of machine code.
     ways = found["ways"]
     assert ways["records"] == f"machine code (numba {version('numba')})"
     assert ways["duckdb"] == (version("duckdb") if find_spec("duckdb") else "not installed")
     assert ways["spark_source"][0].isdigit() == (not_fetched is None)
     assert printed.startswith(f"records are read by {ways['records']}\nDuckDB: {ways['duckdb']}\n")
+
+    figures = {one["what"]: one for one in found["figures"] if one["connections"] is None}
+    expected = MEASURED | ({} if not_fetched else MEASURED_BESIDE)
+    assert {what: figures[what]["rows"] for what in expected} == expected
+    assert all(figures[what]["seconds"] > 0 for what in expected)
+    assert figures["memory of the driver's Python that the landings added"]["memory_bytes"] >= 0
+    assert figures["heap of the driver's JVM in use after them"]["memory_bytes"] > 1 << 20
+
+    # A plan has one connection, a read that and one for each task and broker.
+    counted = [one for one in found["figures"] if one["connections"] is not None]
+    connections = {one["what"]: one["connections"] for one in counted}
+    assert connections[f"plan {PARTITIONS} partitions over the wire"] == 1
+    assert connections[f"plan and read {PARTITIONS} partitions over the wire"] <= 4
+    if not_fetched is None:
+        assert connections[BESIDE] > 0
 
 
 def test_a_run_without_numba_says_that_it_is_slow() -> None:
@@ -74,52 +104,3 @@ def test_a_run_without_numba_says_that_it_is_slow() -> None:
         check=True,
     )
     assert done.stdout.startswith(f"records are read by numpy {version('numpy')} (the slow way; numba: ")
-
-
-@pytest.mark.parametrize(
-    ("what", "rows"),
-    [
-        ("Spark, sink that does nothing", COMMITS),
-        ("the same rows, ready in Python: Spark alone", COMMITS),
-        ("Spark, sink that does nothing, without Arrow's checks", COMMITS),
-        ("the same rows, ready in Python: Spark alone, without Arrow's checks", COMMITS),
-        ("land commits", COMMITS),
-        ("land commits and offsets_current", COMMITS),
-        ("decode to Arrow, one process, warm", COMMITS),
-        ("offsets_current of landed rows in memory, one process", COMMITS),
-        ("the same, plain PySpark on the landed files", COMMITS),
-        (f"plan {PARTITIONS} partitions from files", PARTITIONS),
-        (f"plan and read {PARTITIONS} partitions from files", PARTITIONS),
-        (f"plan {PARTITIONS} partitions over the wire", PARTITIONS),
-        (f"plan and read {PARTITIONS} partitions over the wire", PARTITIONS),
-        ('readStream.format("headgate"), records of 100 bytes', RECORDS),
-    ],
-)
-def test_each_row_is_measured(figures: dict[str, dict[str, Any]], what: str, rows: int) -> None:
-    """Its number of rows is the one that was asked for."""
-    assert figures[what]["rows"] == rows
-    assert figures[what]["seconds"] > 0
-
-
-def test_memory_is_measured(figures: dict[str, dict[str, Any]]) -> None:
-    """Of the driver's Python what it added, and of its JVM what is in use."""
-    assert figures["memory of the driver's Python that the landings added"]["memory_bytes"] >= 0
-    assert figures["heap of the driver's JVM in use after them"]["memory_bytes"] > 1 << 20
-
-
-def test_partitions_share_connections(figures: dict[str, dict[str, Any]]) -> None:
-    """A plan has one connection, a read that and one for each task and broker."""
-    assert figures[f"plan {PARTITIONS} partitions over the wire, connections"]["connections"] == 1
-    assert figures[f"plan and read {PARTITIONS} partitions over the wire, connections"]["connections"] <= 4
-
-
-def test_sparks_own_kafka_source_is_beside(
-    figures: dict[str, dict[str, Any]], not_fetched: str | None
-) -> None:
-    """It reads the same topics of the same server."""
-    if not_fetched is not None:
-        pytest.skip(not_fetched)
-    what = f"plan and read {PARTITIONS} of these, Spark's Kafka source"
-    assert figures[what]["rows"] == PARTITIONS
-    assert figures[f"{what}, connections"]["connections"] > 0
-    assert figures['readStream.format("kafka"), records of 100 bytes']["rows"] == RECORDS
