@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql.pandas.types import to_arrow_schema
 from tests.spark.coordinator_records import COMMIT, GROUP
 from tests.spark.support import collect, numbered, write_segment
@@ -105,8 +105,48 @@ def test_what_is_wrong_is_said_by_spark_in_our_words(
 ) -> None:
     """At the latest at the first action; the message crosses the processes."""
     headgate.spark.register(spark)
-    with pytest.raises(AnalysisException, match=message):
+    with pytest.raises(AnalysisException, match=message) as caught:
         spark.read.format("headgate").options(**options).load(str(data)).count()
+    assert message in first_lines(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("of_format", "message"),
+    [
+        ("headgate", "option group.id is missing"),
+        ("headgate_offset_commits", "headgate_offset_commits is for spark.read"),
+    ],
+)
+@pytest.mark.parametrize("trigger", ["processingTime", "availableNow"])
+def test_what_is_no_stream_is_refused_when_it_starts(
+    spark: SparkSession, of_format: str, message: str, trigger: str
+) -> None:
+    """Before a broker is asked; nothing of PySpark's own stands in place of the reason."""
+    headgate.spark.register(spark)
+    source = spark.readStream.format(of_format).option("kafka.bootstrap.servers", "127.0.0.1:1")
+    rows = (source if of_format != "headgate" else source.option("subscribe", "t")).load()
+    when: dict[str, Any] = {trigger: True if trigger == "availableNow" else "1 second"}
+    query = rows.writeStream.format("noop").trigger(**when).start()
+    with pytest.raises(StreamingQueryException, match=message) as caught:
+        query.awaitTermination()
+    assert "UnboundLocalError" not in str(caught.value)
+
+
+@pytest.mark.parametrize("of_format", ["headgate", "headgate_offset_commits"])
+def test_a_write_is_refused_and_spark_s_own_format_named(
+    spark: SparkSession, data: Path, of_format: str
+) -> None:
+    """Headgate's formats only read."""
+    headgate.spark.register(spark)
+    topic = {"subscribe": "t"} if of_format == "headgate" else {}
+    writer = spark.range(1).write.format(of_format).options(**topic, path=str(data)).mode("append")
+    with pytest.raises(AnalysisException, match="format kafka"):
+        writer.save()
+
+
+def first_lines(error: Exception) -> str:
+    """Return what a user sees of a stack without scrolling."""
+    return "\n".join(str(error).splitlines()[:5])
 
 
 def test_a_corrupt_batch_fails_the_job_and_can_be_listed(spark: SparkSession, data: Path) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from headgate.domain.ids import (
@@ -15,6 +23,7 @@ from headgate.domain.ids import (
     TRANSACTION_STATE_TOPIC,
 )
 from headgate.spark.options import OptionError, parse
+from headgate.spark.reasons import without_stack
 from headgate.spark.source import (
     CORRUPTIONS_VIEW,
     GROUP_EVENTS_VIEW,
@@ -32,14 +41,61 @@ from headgate.spark.source import (
 from headgate.spark.stream.options import StreamOptions, is_of_a_stream, parse_stream
 from headgate.spark.stream.reader import STREAM_VIEW, GroupStreamReader, names_of
 
+_ONLY_READS = (
+    "headgate only reads: to write to a topic use Spark's own format kafka, which works with Headgate as well"
+)
 
-class _LogDataSource(DataSource):
+
+class _RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a stream that cannot be: all its methods raise OptionError.
+
+    If `streamReader` fails itself, PySpark hides the reason behind an UnboundLocalError of its own.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def initialOffset(self) -> NoReturn:
+        """Fail: the first call for a new checkpoint."""
+        raise OptionError(self.reason)
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:
+        """Fail: the first call with the trigger `availableNow`."""
+        raise OptionError(self.reason)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
+        """Fail: the first call for a checkpoint whose batches are finished."""
+        raise OptionError(self.reason)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
+        """Fail: the first call for a checkpoint with a batch that is not finished."""
+        raise OptionError(self.reason)
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Fail."""
+        raise OptionError(self.reason)
+
+
+class _ReadingDataSource(DataSource):
+    """A source that nothing can be written to."""
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Raise OptionError."""
+        raise OptionError(_ONLY_READS)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Raise OptionError."""
+        raise OptionError(_ONLY_READS)
+
+
+class _LogDataSource(_ReadingDataSource):
     """A view of a log, by the name of its format; `topic` is the only topic with such a log."""
 
     of_format: ClassVar[str]
     view: ClassVar[View]
     topic: ClassVar[str | None] = None
 
+    @without_stack(OptionError)
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.checked = parse(dict(options), self.topic)
@@ -49,6 +105,7 @@ class _LogDataSource(DataSource):
         """Return the name for `format`."""
         return cls.of_format
 
+    @without_stack(OptionError)
     def schema(self) -> StructType:
         """Return the view's schema, or the selected columns."""
         return self.view.only(self.view.names(self.checked))
@@ -57,14 +114,22 @@ class _LogDataSource(DataSource):
         """Return the reader; the schema is the view's, or columns that the user chose with `.schema`."""
         return ViewReader(self.view, self.checked, schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader that says what to use instead."""
+        return _RefusedStream(
+            f"{self.of_format} is for spark.read: for what comes later, land the logs with "
+            "`headgate spark land --continuously`"
+        )
 
-class HeadgateDataSource(DataSource):
+
+class HeadgateDataSource(_ReadingDataSource):
     """`format("headgate")`: topics' records, with the columns of Spark's Kafka connector.
 
     With `spark.read` a read of what there is; with `spark.readStream` and a `group.id` a stream that is a
     consumer group.
     """
 
+    @without_stack(OptionError)
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         given = dict(options)
@@ -75,6 +140,7 @@ class HeadgateDataSource(DataSource):
         """Return the name for `format`."""
         return "headgate"
 
+    @without_stack(OptionError)
     def schema(self) -> StructType:
         """Return the columns of records, or the selected ones."""
         if isinstance(self.checked, StreamOptions):
@@ -90,7 +156,7 @@ class HeadgateDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
         if not isinstance(self.checked, StreamOptions):
-            raise OptionError("option group.id is missing: the consumer group that the stream is")
+            return _RefusedStream("option group.id is missing: the consumer group that the stream is")
         return GroupStreamReader(self.checked, schema)
 
 

@@ -26,6 +26,7 @@ from headgate.spark.arrow import Column, Rows
 from headgate.spark.memory import keep_freed_memory
 from headgate.spark.options import OptionError, Options, choose_columns
 from headgate.spark.plan import MissingData, Task
+from headgate.spark.reasons import without_stack
 from headgate.spark.run_rows import Run, incomplete, run_of
 from headgate.spark.schemas import (
     CORRUPTIONS,
@@ -154,6 +155,7 @@ class ViewReader(DataSourceReader):
         """Return the columns of the result."""
         return arrow_schema(self.view.only(self.names))
 
+    @without_stack(OptionError, MissingData)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task."""
         return list(plan(self.options))
@@ -210,6 +212,7 @@ class HistoryReader(ViewReader):
         _refuse_committed(options, "a history of offsets")
         super().__init__(view, options, schema)
 
+    @without_stack(OptionError, MissingData)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task; without a history, one that reads nothing."""
         try:
@@ -229,6 +232,7 @@ class CorruptionsReader(DataSourceReader):
             CORRUPTIONS_VIEW.names(options) if schema is None else CORRUPTIONS_VIEW.names_in(schema)
         )
 
+    @without_stack(OptionError, MissingData)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task."""
         return list(plan(self.options))

@@ -27,13 +27,13 @@ from headgate.log.batch_records import Records
 from headgate.spark import arrow
 from headgate.spark.arrow import Rows
 from headgate.spark.broker import FetchTask, divide
-from headgate.spark.plan import Task
+from headgate.spark.options import OptionError
+from headgate.spark.plan import MissingData, Task
+from headgate.spark.reasons import without_stack
 from headgate.spark.schemas import STREAM_RECORDS
 from headgate.spark.source import RECORDS_VIEW, View, ViewReader
 from headgate.spark.stream.group import StreamGroup
-from headgate.spark.stream.member import (
-    stop_on_sigterm,
-)
+from headgate.spark.stream.member import GroupInUse, stop_on_sigterm
 from headgate.spark.stream.options import StreamOptions
 from headgate.spark.stream.positions import StreamOffsets
 
@@ -66,6 +66,9 @@ class _BatchReader(ViewReader):
         )
 
 
+_REASONS = (OptionError, MissingData, GroupInUse)
+
+
 class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one stream."""
 
@@ -79,6 +82,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- in the driver's process ---
 
+    @without_stack(*_REASONS)
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new checkpoint starts: at the group's offsets, else at `startingOffsets`.
 
@@ -93,10 +97,12 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self.options.most_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @without_stack(*_REASONS)
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the ends of all partitions."""
         self._targets = self._started().log_ends()
 
+    @without_stack(*_REASONS)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Commit `start`, and return the end of the next batch; `start` itself if there is nothing new.
 
