@@ -18,6 +18,7 @@ import pytest
 from tests.waiting import wait_until
 
 from headgate import __version__
+from headgate.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from headgate.broker import Broker, BrokerFailed, run
 from headgate.cli.serve import _in_words, _own_address
 from headgate.compiled import is_compiled
@@ -231,6 +232,30 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
     assert readies == ["none", "clean", "crash"]
     assert "SIGHUP is ignored" in log
     assert " topic created topic=__consumer_offsets" not in log  # the internal ones are no news
+
+
+def test_a_start_tells_which_of_its_settings_are_overridden(tmp_path: Path) -> None:
+    """A file may be edited again and again in vain: a stored value of a client is in force."""
+    given = {"log.retention.ms": "5000", "message.max.bytes": "2000"}
+    broker = Broker(tmp_path / "data", given, 0, 30, "info")
+    broker.start()
+    with Admin(broker.bootstrap_servers) as admin:
+        for name, changes in (
+            ("", {"log.retention.ms": "7000", "max.connections": "90"}),
+            ("1", {"log.retention.ms": "8000", "message.max.bytes": "2000"}),
+        ):
+            resource = ConfigResource(ResourceType.BROKER, name)
+            admin.alter_configs(resource, [ConfigChange(*change) for change in changes.items()])
+    broker.stop()
+    assert "a stored setting" not in broker.log_path.read_text()
+    broker.start()
+    broker.stop()
+    lines = re.findall(r" (INFO |WARN ) a stored setting is in force (.*)", broker.log_path.read_text())
+    assert sorted(lines) == [
+        ("INFO ", "setting=max.connections value=90"),
+        ("INFO ", "setting=message.max.bytes value=2000"),
+        ("WARN ", "setting=log.retention.ms value=8000 given_at_start=5000"),
+    ]
 
 
 def test_a_signal_ends_a_server_that_still_reads_its_logs(tmp_path: Path) -> None:

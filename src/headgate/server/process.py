@@ -165,6 +165,7 @@ async def _serve_node(
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
+        _log_stored(options.settings)
         _log_ready(node, loop.time() - began)
         with node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
@@ -216,6 +217,20 @@ def _log_start(options: ServeOptions) -> None:
             default = None if setting.default is None else setting.format(setting.default)
             fields = {"setting": name, "value": setting.format(value), "default": default}
             logger.info("setting differs from its default", extra=fields)
+
+
+def _log_stored(settings: Settings) -> None:
+    """Log the settings that were changed at run time; as a warning if the start was given another value."""
+    for name, setting in BROKER_SETTINGS.items():
+        values = dict(settings.values_of(name))
+        layer = next(iter(values), Layer.DEFAULT)
+        if layer in (Layer.THIS_BROKER, Layer.ALL_BROKERS):
+            fields = {"setting": name, "value": setting.format(values[layer])}
+            level = logging.INFO
+            if values.get(Layer.START, values[layer]) != values[layer]:
+                level = logging.WARNING
+                fields["given_at_start"] = setting.format(values[Layer.START])
+            logger.log(level, "a stored setting is in force", extra=fields)
 
 
 def _log_ready(node: BrokerNode, seconds: float) -> None:
