@@ -254,6 +254,7 @@ def test_a_dump_stops_at_an_incomplete_tail_and_reports_it(data_dir: Path) -> No
     os.truncate(path, path.stat().st_size - 5)
     lines = headgate("dump", data_dir, "--partition", FLIGHTS).stdout.splitlines()
     assert lines[-1].startswith(f"Incomplete tail: {LAST.partition('/')[2]} at position")
+    assert "`headgate log verify` tells whether" in lines[-1]  # of a log that was closed cleanly it is damage
     (partition,) = as_json("dump", data_dir, "--partition", FLIGHTS)["partitions"]
     assert partition["log_end_offset"] == 237
     assert partition["stopped_at"]["is_tail"]

@@ -63,4 +63,5 @@ def test_a_server_stops_when_its_directory_is_taken_away(tmp_path: Path, what: s
         assert process.returncode == 1
     said = broker.log_path.read_text()
     assert said.count("ERROR the data directory was removed or replaced") == 1
+    assert said.splitlines()[-1].startswith("headgate: stopped: ")
     assert "Traceback" not in said

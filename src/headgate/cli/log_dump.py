@@ -300,8 +300,8 @@ def _stop_line(stop: Stop) -> str:
     where = f"{stop.file} at position {stop.position}, {counted(stop.size_bytes, 'byte')} before its end"
     if stop.is_tail:
         return (
-            f"Incomplete tail: {where}: {stop.reason}. A running server is still writing it; of a stopped "
-            "server, the next start truncates it."
+            f"Incomplete tail: {where}: {stop.reason}. A running server is still writing it, or a crash "
+            "interrupted a write; `headgate log verify` tells whether the next start opens the log."
         )
     return f"Stopped: {where}: {stop.reason}. `headgate log verify` shows the details."
 

@@ -73,7 +73,7 @@ def serve(
     """
     from headgate.cli.output import OutputLost
     from headgate.server.log_lines import InvalidLevel, LogLevels
-    from headgate.server.process import ServeOptions, run_server
+    from headgate.server.process import DirectoryGone, ServeOptions, run_server
     from headgate.server.process_gauges import Build
 
     try:
@@ -106,6 +106,8 @@ def serve(
         _refuse(*several.problems)
     except OutputLost as problem:  # also if its reader has gone: whoever waits for the line would wait on
         _refuse(f"cannot start: {problem}", exit_code=1)
+    except DirectoryGone as problem:
+        _refuse(f"stopped: {problem}", exit_code=1)
     except OSError as problem:
         _refuse(f"cannot start: {_in_words(problem, data_dir)}", exit_code=1)
 

@@ -295,7 +295,7 @@ class Connection:
                     raise MalformedFrame(f"correlation id {answered_id}, expected {expected}")
         except TimeoutError:
             self.close()
-            raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
+            raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:.3g} s") from None
         except OSError as error:
             self.close()
             if isinstance(error, ssl.SSLError) and not self._is_answering:

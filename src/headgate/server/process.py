@@ -122,6 +122,10 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+class DirectoryGone(OSError):
+    """The data directory, its lock or a log was removed or replaced under the running server."""
+
+
 async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -181,7 +185,7 @@ async def _serve_node(
     if gone is None and watches and not lock.is_at(options.data_dir / LOCK_NAME):
         gone = options.data_dir
     if gone is not None:
-        raise OSError(f"{gone} was removed or replaced while the server ran")
+        raise DirectoryGone(f"{gone} was removed or replaced while the server ran")
     logger.info("stopped")
 
 
