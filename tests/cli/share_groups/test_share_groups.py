@@ -125,8 +125,8 @@ def test_every_table_is_printed_as_csv(command: Command, empty: str) -> None:
     """With the names of the columns in JSON; of several groups as one table."""
     assert command("--list", "--output", "csv").stdout == "group,state\nbusy,Stable\nempty,Empty\n"
     offsets = command("--describe", "--all-groups", "--output", "csv").stdout.splitlines()
-    assert offsets[0] == "group,topic,partition,start_offset,lag"
-    assert offsets[-2:] == [f"{empty},orders,0,0,0", f"{empty},orders,2,0,0"]
+    assert offsets[0] == "group,topic,partition,start_offset,lag,paused"
+    assert offsets[-2:] == [f"{empty},orders,0,0,0,", f"{empty},orders,2,0,0,"]
     members = command("--describe", "--group", "busy", "--members", "--output", "csv").stdout.splitlines()
     assert [line.split(",")[1] for line in members] == ["consumer_id", "member-1"]
     planned = command(

@@ -138,8 +138,16 @@ def test_pause_waits_until_members_have_no_records(server: Server, command: Comm
     assert [(one["state"], one["start_offset"], one["reason"]) for one in listed["partitions"]] == [
         ("paused", 0, "why")
     ]
+    described = command("--describe", "--group", "busy")
+    assert rows(described)[0][-1] == "PAUSED"
+    assert rows(described)[1][-1] == "paused"
+    assert "headgate: share group busy: orders:0 paused since 2" in described.stderr
+    assert described.stderr.endswith(" (why)\n")
+    as_csv = command("--describe", "--all-groups", "--output", "csv").stdout.splitlines()
+    assert [line.rpartition(",")[2] for line in as_csv] == ["paused", "paused"]
     resumed = command("--resume", "--group", "busy", "--all-topics")
     assert rows(resumed)[1:] == [["busy", "orders", "0", "resumed"]]
+    assert "PAUSED" not in command("--describe", "--group", "busy").stdout
     assert server.fetch() == [(5, 9, 2)]
     assert "no share-partition is paused" in command("--paused-partitions", "--group", "busy").stderr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from headgate.admin import GroupDescription, MemberDescription, Position, TopicPartition
+from headgate.admin import GroupDescription, MemberDescription, PausedPartition, TopicPartition
 from headgate.admin.errors import moment
 from headgate.domain.ids import Millis
 
@@ -34,14 +34,14 @@ def remarks_on(group: GroupDescription, *, has_rows: bool) -> Iterator[str]:
         yield f"{name}: the same applies to {rest} more"
 
 
-def remarks_on_pauses(group: GroupDescription, positions: Iterable[Position]) -> Iterator[str]:
-    """Yield a sentence for the partitions of each pause; those of one pause were paused together."""
+def remarks_on_pauses(name: str, paused: Iterable[PausedPartition]) -> Iterator[str]:
+    """Yield a sentence for the partitions of each pause; those of one pause were paused together.
+
+    `name` is what the sentences begin with: the kind and the id of the group.
+    """
     pauses: dict[tuple[Millis, str, str], list[TopicPartition]] = {}
-    for position in positions:
-        paused = position.paused
-        if paused is not None:
-            pauses.setdefault((paused.since, paused.caller, paused.reason), []).append(position.partition)
-    name = f"group {group.group_id}"
+    for one in paused:
+        pauses.setdefault((one.since, one.caller, one.reason), []).append(one.partition)
     for number, ((since, caller, reason), partitions) in enumerate(pauses.items()):
         if number == _NAMED:
             yield f"{name}: {len(pauses) - _NAMED} more pauses; --paused-partitions lists them"

@@ -153,7 +153,9 @@ def _report(one: SurveyedGroup, options: Options) -> _Report:
     remarks = [
         *remarks_on(group, has_rows=bool(rows)),
         *remarks_on_expiry(group, one.expiry),
-        *remarks_on_pauses(group, one.positions),
+        *remarks_on_pauses(
+            f"group {group.group_id}", (each.paused for each in one.positions if each.paused is not None)
+        ),
     ]
     return _Report(group, rows, remarks)
 

@@ -8,13 +8,15 @@ from headgate.admin import (
     Admin,
     ClientError,
     PartlyRefused,
+    PausedPartition,
     RequestRefused,
     ShareGroupDescription,
+    TopicPartition,
 )
 from headgate.cli.absent_groups import absent, is_share_group
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import run_with_admin
-from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.cli.consumer_groups.remarks import assignment_text, remarks_on_pauses
 from headgate.cli.printing import (
     Columns,
     Row,
@@ -31,6 +33,7 @@ from headgate.cli.share_groups.records import archive, redeliver, release, show_
 from headgate.cli.share_groups.targets import partitions_of, target_of
 from headgate.cli.share_groups.usage import action_of
 from headgate.cli.usage_problem import UsageProblem
+from headgate.client.pauses import list_on_nodes
 from headgate.client.share_groups import ShareOffset, share_offsets_on_nodes
 from headgate.client.survey import Survey
 from headgate.domain.errors import ErrorCode
@@ -39,6 +42,8 @@ STATES = ("Empty", "Stable")
 
 _OFFSETS: Columns = ("group", "topic", "partition", "start_offset", "lag")
 _OFFSETS_VERBOSE: Columns = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:])
+_PAUSED: Columns = ("paused",)
+"""An additional column of offsets. A table has it if a partition is paused."""
 _MEMBERS: Columns = ("group", "consumer_id", "host", "client_id", "partition_count", "assignment")
 _MEMBERS_VERBOSE: Columns = (*_MEMBERS[:5], "member_epoch", "assignment")
 _STATE: Columns = ("group", "coordinator", "state", "member_count")
@@ -75,10 +80,17 @@ def describe_groups(admin: Admin, options: Options) -> int:
     described = admin.describe_share_groups(group_ids)
     found = [group for group in described.values() if group is not None]
     wanted = [group.group_id for group in found] if _columns(options)[1] == "offsets" else []
-    offsets = share_offsets_on_nodes(Survey(admin.cluster), wanted)
-    failed = {group_id: one for group_id, one in offsets.items() if isinstance(one, ClientError)}
+    survey = Survey(admin.cluster)
+    offsets = share_offsets_on_nodes(survey, wanted)
+    paused = list_on_nodes(survey, wanted)
+    failed = {
+        group_id: one
+        for answers in (offsets, paused)
+        for group_id, one in answers.items()
+        if isinstance(one, ClientError)
+    }
     reports = [
-        (group, _rows(group, offsets.get(group.group_id, []), options))
+        (group, _rows(group, offsets.get(group.group_id, []), paused.get(group.group_id, {}), options))
         for group in found
         if group.group_id not in failed
     ]
@@ -86,17 +98,21 @@ def describe_groups(admin: Admin, options: Options) -> int:
     if options.output == "json":
         print_json({"groups": [{**_state_row(group), name: rows} for group, rows in reports]})
     elif options.output == "csv":
-        print_csv((row for _, rows in reports for row in rows), columns)
+        print_csv((row for _, rows in reports for row in rows), (*columns, *_of_pauses(name)))
     else:
         has_printed = False
         for group, rows in reports:
             if not group.members and name != "offsets":
                 say(f"share group {group.group_id} has no active members")
+            pauses = paused.get(group.group_id, {})
+            if not isinstance(pauses, ClientError):
+                for remark in remarks_on_pauses(f"share group {group.group_id}", pauses.values()):
+                    say(remark)
             if rows:
                 if has_printed:
                     print()
                 has_printed = True
-                print_table(rows, columns)
+                print_table(rows, (*columns, *_of_pauses(name)) if pauses else columns)
             elif name == "offsets":
                 say(f"share group {group.group_id} has no offset information")
     for group_id, one in described.items():
@@ -105,6 +121,10 @@ def describe_groups(admin: Admin, options: Options) -> int:
     for text in dict.fromkeys(_in_words(error) for error in failed.values()):
         say(text)
     return 0 if len(reports) == len(described) else 1
+
+
+def _of_pauses(name: str) -> Columns:
+    return _PAUSED if name == "offsets" else ()
 
 
 def _columns(options: Options) -> tuple[Columns, str]:
@@ -116,7 +136,10 @@ def _columns(options: Options) -> tuple[Columns, str]:
 
 
 def _rows(
-    group: ShareGroupDescription, offsets: list[ShareOffset] | ClientError, options: Options
+    group: ShareGroupDescription,
+    offsets: list[ShareOffset] | ClientError,
+    paused: Mapping[TopicPartition, PausedPartition] | ClientError,
+    options: Options,
 ) -> list[Row]:
     if options.members:
         return [
@@ -133,6 +156,9 @@ def _rows(
         ]
     if options.state is not None:
         return [_state_row(group)]
+    states = (
+        {} if isinstance(paused, ClientError) else {where: str(one.state) for where, one in paused.items()}
+    )
     return [
         {
             "group": group.group_id,
@@ -141,6 +167,7 @@ def _rows(
             "leader_epoch": one.leader_epoch,
             "start_offset": one.start_offset,
             "lag": one.lag,
+            "paused": states.get(one.partition),
         }
         for one in ([] if isinstance(offsets, ClientError) else offsets)
     ]
