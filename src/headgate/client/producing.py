@@ -124,9 +124,9 @@ class Producer:
 
 
 def _reason(answer: PartitionProduceResponse) -> str | None:
-    """Return what a broker says about a batch or its first invalid record."""
+    """Return what a broker says about the first invalid record, else about the batch: often only a number."""
     first = next((one.batch_index_error_message for one in answer.record_errors), None)
-    return answer.error_message or first
+    return first or answer.error_message
 
 
 def murmur2(data: bytes) -> int:

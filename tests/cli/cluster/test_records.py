@@ -373,6 +373,15 @@ def test_a_huge_line_is_one_record(headgate: Headgate, name: str) -> None:
     assert "; 2 records were produced before" in refused.stderr
 
 
+def test_a_refused_record_has_the_reason_of_the_broker(headgate: Headgate, name: str) -> None:
+    """Not only the number of refused records, which the response has for the batch."""
+    headgate("topics", "--create", "--topic", name, "--config", "cleanup.policy=compact")
+    refused = headgate("produce", "--topic", name, stdin="no key\n")
+    assert refused.exit_code == 1
+    assert "INVALID_RECORD" in refused.stderr
+    assert "Compacted topic cannot accept message without key" in refused.stderr
+
+
 def test_a_signal_of_the_system_ends_a_consumer_as_ctrl_c(
     name: str, headgate: Headgate, bootstrap_servers: str
 ) -> None:
