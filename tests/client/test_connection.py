@@ -13,6 +13,7 @@ from tests.client.scripted import CLOSE, Answer, Script, ScriptedNode, every_ver
 
 from headgate.client.connection import Connection
 from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, VersionNotSupported
+from headgate.wire.extensions.pause_partitions import PausePartitionsRequest
 from headgate.wire.framing import RequestHeader, response_frame
 from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from headgate.wire.messages.fetch import FetchRequest
@@ -57,8 +58,12 @@ def test_a_request_without_a_common_version_is_not_sent(start_node: StartNode) -
         )
     )
     with connect(node) as connection:
-        with pytest.raises(VersionNotSupported, match="does not support ListGroups"):
+        with pytest.raises(VersionNotSupported, match=r"does not support ListGroups$"):
             connection.request(ListGroupsRequest())
+        with pytest.raises(
+            VersionNotSupported, match="does not support PausePartitions, which only Headgate has"
+        ):
+            connection.request(PausePartitionsRequest())
         with pytest.raises(VersionNotSupported, match="supports Fetch 13 to 18; one of 4 to 12 is needed"):
             connection.request(FetchRequest(), at_most=12)
         assert connection.request(HeartbeatRequest()) == HeartbeatResponse()

@@ -34,7 +34,7 @@ from headgate.client.security.tls import is_end, not_tls, tls_failure
 from headgate.domain.errors import ErrorCode
 from headgate.wire.codec import decode
 from headgate.wire.errors import MalformedFrame, UnwritableMessage, WireError
-from headgate.wire.extensions import ALL_APIS
+from headgate.wire.extensions import ALL_APIS, EXTENSIONS
 from headgate.wire.framing import FrameReader, read_response_header, request_frame
 from headgate.wire.message import Request, Response
 from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -171,7 +171,8 @@ class Connection:
         """Return the newest version of a request that both sides support. Raises `VersionNotSupported`."""
         name = ALL_APIS[request_type.API_KEY].name
         if request_type.API_KEY not in self.versions:
-            raise VersionNotSupported(f"{self.address} does not support {name}")
+            alone = ", which only Headgate has" if request_type.API_KEY in EXTENSIONS else ""
+            raise VersionNotSupported(f"{self.address} does not support {name}{alone}")
         node_first, node_last = self.versions[request_type.API_KEY]
         first, last = request_type.VERSIONS
         newest = min(node_last, last if at_most is None else min(last, at_most))
