@@ -248,7 +248,15 @@ def test_a_name_keeps_its_colour() -> None:
         [Series(name, ()) for name in names] for names in (("a", "b", OTHERS), ("c", "b", "others"))
     )
     assert colours.of(first) == [0, 1, 7]
-    assert colours.of(second) == [0, 1, 2]
+    assert colours.of(second) == [2, 1, 3]
+
+
+def test_no_two_series_of_a_chart_have_the_same_colour() -> None:
+    """Also of names that got the same one in different charts, because there are more names than colours."""
+    colours = Colours()
+    names = [f"group-{number}" for number in range(14)]
+    for chart in (names[:7], names[7:], names[::2], names[1::2], [*names[4:10], OTHERS]):
+        assert len(set(colours.of([Series(name, ()) for name in chart]))) == len(chart)
 
 
 def test_a_group_is_never_taken_for_the_other_groups(spark: SparkSession) -> None:

@@ -20,19 +20,28 @@ _LABELS = 5
 
 
 class Colours:
-    """Numbers of colours: a name has the same one in every chart, as far as there are enough."""
+    """Numbers of colours: a name has the same one in every chart, as far as there are enough.
+
+    Two series of one chart never have the same, unless it has more than there are.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str | None, int] = {OTHERS: COLOURS - 1}
 
     def of(self, series: Sequence[Series]) -> list[int]:
         """Return the colour of each series of one chart."""
-        used = {self._known[each.name] for each in series if each.name in self._known}
-        free = (number for number in range(COLOURS) if number not in used)
+        found: dict[str | None, int] = {}
         for each in series:
-            if each.name not in self._known:
-                self._known[each.name] = next(free, 0)
-        return [self._known[each.name] for each in series]
+            known = self._known.get(each.name)
+            if known is not None and known not in found.values():
+                found[each.name] = known
+        for each in series:
+            if each.name not in found:
+                free = [number for number in range(COLOURS) if number not in found.values()]
+                unused = [number for number in free if number not in self._known.values()]
+                found[each.name] = next(iter(unused or free), 0)
+                self._known.setdefault(each.name, found[each.name])
+        return [found[each.name] for each in series]
 
 
 def lines(series: Sequence[Series], colours: Sequence[int], *, steps: bool = False) -> str:
