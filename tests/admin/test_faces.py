@@ -17,8 +17,9 @@ from tools.generate_async_admin import OUTPUT, generated, methods
 
 import headgate.admin
 from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition
-from headgate.admin.arguments import millis, past_millis
+from headgate.admin.arguments import past_millis
 from headgate.domain.ids import TopicName
+from headgate.domain.times import millis
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.coordinator_life import Life
@@ -18,11 +21,31 @@ from headgate.broker import run
 from headgate.cli import app
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, GroupId, Millis
 from headgate.domain.settings import Settings
+from headgate.fleet import share_states_as_of
 from headgate.fleet.replay import replay
 from headgate.spark.landing import land, offsets_as_of, offsets_now, run_here
 from headgate.spark.options import parse
 
 SETTINGS = {"offsets.topic.num.partitions": "2"}
+
+
+@pytest.mark.parametrize("question", [offsets_as_of, share_states_as_of])
+def test_landed_tables_take_the_times_that_an_admin_takes(
+    tmp_path: Path, question: Callable[..., pa.Table]
+) -> None:
+    """A datetime with a time zone, or ms since the epoch; what is surely a mistake is no empty answer."""
+    moment = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+    with run(SETTINGS, data_dir=tmp_path / "data") as broker:
+        land(broker.bootstrap_servers, str(tmp_path / "tables"))
+    at = int(moment.timestamp()) * 1000
+    assert question(str(tmp_path / "tables"), moment).equals(question(str(tmp_path / "tables"), at))
+    for wrong, error, words in (
+        (at // 1000, ValueError, "looks like seconds"),
+        (moment.replace(tzinfo=None), ValueError, "has no time zone"),
+        ("2026-11-21T08:30:00", TypeError, "must be a datetime"),
+    ):
+        with pytest.raises(error, match=words):
+            question(str(tmp_path / "tables"), wrong)
 
 
 @pytest.mark.timeout(120)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from headgate.client.offsets import CommittedOffset
 from headgate.client.security import Security
 from headgate.domain.ids import Millis, TopicName, TopicPartition
+from headgate.domain.times import history_millis
 
 
 def _partition(each: object) -> TopicPartition:
@@ -62,43 +63,17 @@ def whole(name: str, value: object) -> int:
     return value
 
 
-def millis(time: datetime | int) -> Millis:
-    """Return a time in ms since the epoch.
-
-    Raises ValueError for a datetime without a time zone, and TypeError for what is neither that nor an int.
-    """
-    if not isinstance(time, datetime):
-        if not isinstance(time, int):
-            raise TypeError(
-                f"a time must be a datetime, or an int of milliseconds since the epoch, not {time!r}"
-            )
-        return Millis(time)
-    if time.tzinfo is None:
-        raise ValueError(f"{time!r} has no time zone: use datetime(..., tzinfo=UTC)")
-    return Millis((time - _EPOCH) // timedelta(milliseconds=1))
-
-
 def past_millis(time: datetime | int) -> Millis:
     """Return a time in the history, in ms.
 
-    Raises the same, and ValueError for one before 1970, and for an int that surely has seconds.
+    Raises what `history_millis` does, and ValueError for one before 1970.
     """
-    if isinstance(time, int) and time in _SECONDS:
-        raise ValueError(
-            f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in milliseconds "
-            f"it is {_EPOCH + timedelta(milliseconds=time):%Y-%m-%d}: if you mean that, give a datetime"
-        )
-    found = millis(time)
+    found = history_millis(time)
     if found < 0:  # in a request a negative number is no time: all changes would be returned
         raise ValueError(f"a time must not be before 1970: {time!r}")
     return found
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS = range(10**9, 10**11)
-"""From 2001 on if they are seconds. As milliseconds they are times of which there is no history: to restore
-the offsets of then means to remove them all.
-"""
 _LARGEST_OFFSET = (1 << 63) - 1
 
 

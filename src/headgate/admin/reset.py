@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from headgate.admin.arguments import millis, refuse_impossible, whole
+from headgate.admin.arguments import refuse_impossible, whole
 from headgate.admin.errors import NothingToReset
 from headgate.client.cluster import EARLIEST, LATEST, NO_OFFSET
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import Millis, TopicPartition
+from headgate.domain.times import millis
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyarrow import Table
     from pyspark.sql import SparkSession
 
-    from headgate.domain.ids import Millis
     from headgate.spark.landing import Landed
     from headgate.spark.landing.work import Result, Task
 
@@ -221,7 +221,7 @@ def offsets(
         output,
         as_of,
         lambda: offsets_now(target, group),
-        lambda time_ms: offsets_as_of(target, time_ms, group),
+        lambda at: offsets_as_of(target, at, group),
     )
     rows = found.select(_PRINTED).to_pylist()
     for row in rows:
@@ -259,7 +259,7 @@ def share_states(
         output,
         as_of,
         lambda: share_states_now(target, group),
-        lambda time_ms: share_states_as_of(target, time_ms, group),
+        lambda at: share_states_as_of(target, at, group),
     )
     rows = [_share_row(row, output) for row in found.to_pylist()]
     print_rows(rows, _SHARE_STATE, "share_states", output)
@@ -277,15 +277,18 @@ def _nothing(what: str, group: str | None, as_of: str | None) -> str:
 
 
 def _landed(
-    command: str, output: str, as_of: str | None, now: Callable[[], Table], at: Callable[[Millis], Table]
+    command: str, output: str, as_of: str | None, now: Callable[[], Table], at: Callable[[datetime], Table]
 ) -> Table:
     """Return what `now` or `at` reads from landed tables; end the command with a message if that fails."""
     from headgate.cli.consumer_groups.arguments import parse_datetime
+    from headgate.domain.times import EPOCH
     from headgate.spark.landing import LandingRefused
 
     try:
         check_output(output)
-        return now() if as_of is None else at(parse_datetime(as_of, "--as-of"))
+        if as_of is None:
+            return now()
+        return at(EPOCH + timedelta(milliseconds=parse_datetime(as_of, "--as-of")))
     except (LandingRefused, UsageProblem, OSError) as problem:
         raise _failed(command, str(problem)) from problem
 

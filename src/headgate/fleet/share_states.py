@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from headgate.core.share.state.state import ShareState
 from headgate.domain.ids import SHARE_STATE_TOPIC, GroupId, Millis, TopicId
+from headgate.domain.times import history_millis
 from headgate.records.share_batches import BatchRows, DeliveryState, StateBatches
 from headgate.records.share_state_model import UNCHANGED, ShareKey, ShareSnapshot, ShareUpdate
 from headgate.spark.landing import LandingRefused, tables
@@ -47,14 +49,17 @@ def share_states_now(target: str, group_id: str | None = None) -> pa.Table:
     return _states(Folder(target), None, group_id)
 
 
-def share_states_as_of(target: str, time_ms: int, group_id: str | None = None) -> pa.Table:
-    """Return the state of each share-partition at a time, in ms since the epoch, as `schemas.SHARE_STATES`.
+def share_states_as_of(target: str, time: datetime | int, group_id: str | None = None) -> pa.Table:
+    """Return the state of each share-partition at a time, as `schemas.SHARE_STATES`.
+
+    The time is a datetime with a time zone, or in ms since the epoch.
 
     The time of a record is the latest timestamp in the log up to it. A state that is not known has
     `is_known` false: its snapshot, or a later record, was removed before it was landed, or cannot be read.
-    Raises LandingRefused if the target has no table `share_deliveries`, OSError.
+    Raises LandingRefused if the target has no table `share_deliveries`, OSError, and ValueError or TypeError
+    for what is no time.
     """
-    return _states(Folder(target), time_ms * 1000 + 999, group_id)
+    return _states(Folder(target), history_millis(time) * 1000 + 999, group_id)
 
 
 @dataclass(slots=True)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.domain.times import history_millis
 from headgate.log.batch_scan import Bits, Ints
 from headgate.spark.landing import tables
 from headgate.spark.landing.current import (
@@ -46,14 +48,16 @@ _KEY_SCHEMA: pa.Schema = pa.schema([COMMITS_SCHEMA.field(name) for name in (*KEY
 _MARKERS_SCHEMA: pa.Schema = pa.schema([arrow_schema(GROUP_EVENTS).field(name) for name in MARKER_COLUMNS])
 
 
-def offsets_as_of(target: str, time_ms: int, group_id: str | None = None) -> pa.Table:
-    """Return the committed offsets at a time, in ms since the epoch, of all groups or one: `SCHEMA`.
+def offsets_as_of(target: str, time: datetime | int, group_id: str | None = None) -> pa.Table:
+    """Return the committed offsets at a time, of all groups or one: `SCHEMA`.
+
+    The time is a datetime with a time zone, or in ms since the epoch.
 
     Like `Admin.offsets_as_of`, it counts a commit from its commit timestamp on. An offset that is not known
     has a row with `is_known` false; without a row, there was no offset. Raises LandingRefused if the target
-    has no such tables, OSError.
+    has no such tables, OSError, and ValueError or TypeError for what is no time.
     """
-    return _sorted(_as_of(Folder(target), time_ms * 1000 + 999, group_id))
+    return _sorted(_as_of(Folder(target), history_millis(time) * 1000 + 999, group_id))
 
 
 def offsets_now(target: str, group_id: str | None = None) -> pa.Table:

@@ -1,0 +1,42 @@
+"""Times that users give, as datetimes or in ms since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from headgate.domain.ids import Millis
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = range(10**9, 10**11)
+"""From 2001 on if they are seconds. As milliseconds they are times of which there is no history: to restore
+the offsets of then means to remove them all.
+"""
+
+
+def millis(time: datetime | int) -> Millis:
+    """Return a time in ms since the epoch.
+
+    Raises ValueError for a datetime without a time zone, and TypeError for what is neither that nor an int.
+    """
+    if not isinstance(time, datetime):
+        if not isinstance(time, int):
+            raise TypeError(
+                f"a time must be a datetime, or an int of milliseconds since the epoch, not {time!r}"
+            )
+        return Millis(time)
+    if time.tzinfo is None:
+        raise ValueError(f"{time!r} has no time zone: use datetime(..., tzinfo=UTC)")
+    return Millis((time - EPOCH) // timedelta(milliseconds=1))
+
+
+def history_millis(time: datetime | int) -> Millis:
+    """Return a time in the history, in ms.
+
+    Raises the same, and ValueError for an int that surely has seconds.
+    """
+    if isinstance(time, int) and time in _SECONDS:
+        raise ValueError(
+            f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in milliseconds "
+            f"it is {EPOCH + timedelta(milliseconds=time):%Y-%m-%d}: if you mean that, give a datetime"
+        )
+    return millis(time)
