@@ -33,6 +33,7 @@ from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.progress import progress_bar
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
@@ -85,10 +86,13 @@ def list_history(admin: Admin, options: Options) -> int:
         raise UsageProblem(f"--since {options.since}: that is later than --until {options.until}")
     places = _places(options)
     found: dict[str, OffsetHistory] = {}
-    for group_id in asked_groups(admin, options):
-        found[group_id] = admin.offset_history(
-            group_id, places, since=since, until=until, limit=options.limit or DEFAULT_LIMIT
-        )
+    group_ids = asked_groups(admin, options)
+    with progress_bar("reading the history", len(group_ids)) as advance:
+        for group_id in group_ids:
+            found[group_id] = admin.offset_history(
+                group_id, places, since=since, until=until, limit=options.limit or DEFAULT_LIMIT
+            )
+            advance()
     rows = [row for group_id, history in found.items() for row in _change_rows(group_id, history)]
     if options.output == "json":
         document = [
@@ -180,18 +184,23 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     rows: list[Row] = []
     unknown = 0
     is_refused = False
-    for group_id in asked_groups(admin, options):
-        found = admin.offsets_as_of(group_id, _as_datetime(asked), places)
-        shown = [each for each in found if not each.is_known or each.committed]
-        if not shown:
-            is_known = _is_known(admin, group_id, places)
-            nothing = f"group {group_id} had no offsets then"
-            is_refused |= not is_known and _is_nowhere(admin, options, group_id)
-            say(nothing if is_known else _nothing_known(admin, options, group_id))
-        rows += [_as_of_row(group_id, each) for each in shown]
-        for topic in sorted({each.partition.topic for each in shown if each.topic_now is not TopicNow.SAME}):
-            say(f"group {group_id}: its offsets in {topic} belong to a topic that was deleted since")
-        unknown += sum(not each.is_known for each in found)
+    group_ids = asked_groups(admin, options)
+    with progress_bar("reading the history", len(group_ids)) as advance:
+        for group_id in group_ids:
+            found = admin.offsets_as_of(group_id, _as_datetime(asked), places)
+            shown = [each for each in found if not each.is_known or each.committed]
+            if not shown:
+                is_known = _is_known(admin, group_id, places)
+                nothing = f"group {group_id} had no offsets then"
+                is_refused |= not is_known and _is_nowhere(admin, options, group_id)
+                say(nothing if is_known else _nothing_known(admin, options, group_id))
+            rows += [_as_of_row(group_id, each) for each in shown]
+            for topic in sorted(
+                {each.partition.topic for each in shown if each.topic_now is not TopicNow.SAME}
+            ):
+                say(f"group {group_id}: its offsets in {topic} belong to a topic that was deleted since")
+            unknown += sum(not each.is_known for each in found)
+            advance()
     if options.output == "json":
         print_json({"as_of": _moment(asked), "offsets": rows})
     else:
@@ -249,8 +258,13 @@ def restore_offsets(admin: Admin, options: Options) -> int:
 def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
     rows: list[Row] = []
     is_refused = False
-    with printed_if_it_ends_early(options, lambda: print_plan(rows, _PLAN, options)):
-        for group_id in asked_groups(admin, options):
+    group_ids = asked_groups(admin, options)
+    with (
+        printed_if_it_ends_early(options, lambda: print_plan(rows, _PLAN, options)),
+        progress_bar("restoring" if options.execute else "planning", len(group_ids)) as advance,
+    ):
+        for group_id in group_ids:
+            advance()
             try:
                 planned = plan(group_id)
                 if options.execute:

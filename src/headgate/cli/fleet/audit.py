@@ -10,9 +10,10 @@ import typer
 
 from headgate.admin.errors import moment
 from headgate.cli.connecting import INTERRUPTED, CommandConfig, Output, check_output, spark_options
-from headgate.cli.fleet.common import duration, failed, progress_bar
+from headgate.cli.fleet.common import duration, failed
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
+from headgate.cli.progress import progress_bar
 from headgate.cli.spark import interruption_without_stack, session
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis
@@ -128,12 +129,12 @@ def _audited(options: AuditOptions, rules: Rules) -> tuple[list[Audited], int]:
         run = run_on_spark(session(options.master, "headgate fleet audit"))
     known = look_at(options.source, spark_options(options.command_config))
     unreadable = 0
-    with progress_bar("reading the log", len(known.partitions)) as (progress, task):
+    with progress_bar("reading the log", len(known.partitions)) as advance:
 
         def on_progress(facts: PartitionFacts) -> None:
             nonlocal unreadable
             unreadable += facts.unreadable
-            progress.advance(task)
+            advance()
 
         retention = options.retention_minutes
         audited = audit_all(known, rules, retention_minutes=retention, run=run, on_progress=on_progress)

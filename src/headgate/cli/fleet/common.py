@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import typer
 
 from headgate.cli.consumer_groups.arguments import parse_duration
 from headgate.cli.printing import say
 from headgate.cli.usage_problem import UsageProblem
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-
-@contextmanager
-def progress_bar(text: str, total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """Show a progress bar on standard error during the block, if it is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield progress, progress.add_task(text, total=total)
 
 
 def duration(option: str, text: str) -> int:

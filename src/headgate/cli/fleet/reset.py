@@ -17,9 +17,10 @@ import typer
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
 from headgate.cli.connecting import INTERRUPTED, ConnectingAndPrinting, check_output, open_admin
 from headgate.cli.consumer_groups.arguments import parse_datetime
-from headgate.cli.fleet.common import duration, failed, progress_bar
+from headgate.cli.fleet.common import duration, failed
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
+from headgate.cli.progress import progress_bar
 from headgate.cli.spark import interruption_without_stack
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.wording import counted
@@ -193,9 +194,9 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     planned: list[PlannedOffsets] = []
     refused: list[Outcome] = []
     seen: set[str] = set()
-    with progress_bar("planning", len(targets)) as (progress, task):
+    with progress_bar("planning", len(targets)) as advance:
         for outcome in plan_resets(admin, targets, options.topic):
-            progress.advance(task)
+            advance()
             seen.update(place.topic for place in outcome.planned.new)
             if outcome.step is Step.DONE and outcome.message:
                 say(f"group {outcome.planned.group_id}: {outcome.message}")
@@ -262,10 +263,10 @@ def _execute(admin: Admin, path: Path, output: str) -> int:
     planned = load_plan(path)
     undo = _save_undo(undo_of(planned), path)
     outcomes: list[Outcome] = []
-    with progress_bar("resetting", len(planned)) as (progress, task):
+    with progress_bar("resetting", len(planned)) as advance:
         for outcome in execute(admin, planned):
             outcomes.append(outcome)
-            progress.advance(task)
+            advance()
     rows: list[Row] = [
         {"group": each.planned.group_id, "result": str(each.step), "message": each.message}
         for each in outcomes
