@@ -142,16 +142,17 @@ def test_a_range_is_read_once(broker: Broker, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("has_delta", [False, True])
 def test_a_disk_that_is_full_loses_nothing(broker: Broker, tmp_path: Path, has_delta: bool) -> None:
-    """Whichever files fit, the run fails with a message, and the next one lands the rest once."""
+    """Whichever files fit, the run fails and names one, and the next run lands the rest once."""
     if has_delta:
         pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'headgate[delta]'")
     target = tmp_path / "tables"
+    message = "File too large" if has_delta else f"File too large: '{target}/"
     for largest in (0, 400, 900, 1500, 4000, 6000):
         broker.append(0, [commit(50), event(), *(commit(number, number) for number in range(20))])
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
         try:
-            with pytest.raises((LandingFailed, OSError), match="File too large"):
+            with pytest.raises((LandingFailed, OSError), match=message):
                 land(str(broker.directory), str(target), delta=has_delta)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)

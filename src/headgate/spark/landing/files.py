@@ -230,8 +230,10 @@ def _put_durably(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    except BaseException:
+    except BaseException as problem:
         aside.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.filename is None:  # no write has one
+            problem.filename = str(path)
         raise
     # Sync the parents of new folders too: without their directory entries the file is lost in a crash.
     for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
