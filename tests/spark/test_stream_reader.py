@@ -22,6 +22,7 @@ from headgate.client.cluster import Cluster
 from headgate.client.errors import PartlyRefused, RequestRefused
 from headgate.client.membership import MemberSettings, Membership, remove_member
 from headgate.domain.ids import GroupId, TopicName
+from headgate.spark.formats import HeadgateDataSource
 from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
 from headgate.spark.stream.member import GroupInUse
@@ -587,6 +588,17 @@ def test_what_a_stream_cannot_mean_is_refused(changes: dict[str, str], message: 
     given = {"kafka.bootstrap.servers": "a:1", "group.id": "g", "subscribe": "t", **changes}
     with pytest.raises(OptionError, match=message):
         Engine({name: value for name, value in given.items() if value or name == "group.id"}, Checkpoint())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("maxOffsetsPerTrigger", "10"), ("includeepoch", "true"), ("startingOffsets", "Latest")],
+)
+def test_an_option_of_a_stream_without_its_group_names_the_group(name: str, value: str) -> None:
+    """And not the option of a read with the most similar name."""
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", name: value}
+    with pytest.raises(OptionError, match=rf"(?i)option {name}.* spark.readStream.* group.id"):
+        HeadgateDataSource(given)
 
 
 def more_partitions(topic: str, count: int) -> CreatePartitionsRequest:

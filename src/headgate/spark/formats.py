@@ -22,7 +22,7 @@ from headgate.domain.ids import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from headgate.spark.options import OptionError, parse
+from headgate.spark.options import OptionError, Options, parse
 from headgate.spark.reasons import without_stack
 from headgate.spark.source import (
     CORRUPTIONS_VIEW,
@@ -38,7 +38,7 @@ from headgate.spark.source import (
     View,
     ViewReader,
 )
-from headgate.spark.stream.options import StreamOptions, is_of_a_stream, parse_stream
+from headgate.spark.stream.options import StreamOptions, is_of_a_stream, parse_stream, refuse_for_a_read
 from headgate.spark.stream.reader import STREAM_VIEW, GroupStreamReader, names_of
 
 _ONLY_READS = (
@@ -133,7 +133,11 @@ class HeadgateDataSource(_ReadingDataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         given = dict(options)
-        self.checked = parse_stream(given) if is_of_a_stream(given) else parse(given)
+        if is_of_a_stream(given):
+            self.checked: StreamOptions | Options = parse_stream(given)
+            return
+        refuse_for_a_read(given)
+        self.checked = parse(given)
 
     @classmethod
     def name(cls) -> str:

@@ -68,6 +68,18 @@ def is_of_a_stream(given: Mapping[str, str]) -> bool:
     return any(_name(key) == "group.id" for key in given)
 
 
+def refuse_for_a_read(given: Mapping[str, str]) -> None:
+    """Refuse options that only a stream has, where no group id says that it is one. Raises OptionError."""
+    for key, value in given.items():
+        name = _name(key)
+        if name == "startingOffsets" and value.strip().lower() == "latest":
+            name = "startingOffsets=latest"
+        elif name == "startingOffsets":
+            continue
+        if name is not None:
+            raise OptionError(f"option {name} goes with spark.readStream, which needs the option group.id")
+
+
 def parse_stream(given: Mapping[str, str]) -> StreamOptions:
     """Check the options of a stream. Raises OptionError."""
     own: dict[str, str] = {}
