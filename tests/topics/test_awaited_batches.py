@@ -17,6 +17,7 @@ from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+HOUR_MS = 3_600_000
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -136,11 +137,23 @@ def test_a_producer_that_gave_its_batch_up_may_go_on_once_it_has_expired(topic: 
     """A simple client raises neither its epoch nor goes back: it is not refused for ever."""
     partition = topic.partition(0)
     partition.refused_before_append(batch(b"a", producer=(7, 0, 0)))
-    sent_at = sent(7, 0).max_timestamp
-    partition.expire_producers(Millis(sent_at))
-    assert send(partition, b"b", (7, 0, 1)) == OUT_OF_ORDER
-    partition.expire_producers(Millis(sent_at + 1))
+    for hour in range(3):
+        now = Millis(NOW + hour * HOUR_MS)
+        partition.expire_producers(Millis(now - 2 * HOUR_MS), now)
+        assert send(partition, b"b", (7, 0, 1)) == OUT_OF_ORDER
+    partition.expire_producers(Millis(NOW + 1), Millis(NOW + 2 * HOUR_MS + 1))
     assert send(partition, b"b", (7, 0, 1)) == ErrorCode.NONE
+
+
+def test_a_batch_of_old_records_is_awaited_as_long(topic: Topic) -> None:
+    """Whoever sends last year's records again is not out of order because of a failure just now."""
+    partition = topic.partition(0)
+    old, behind = (batch(value, producer=(7, 0, at), timestamp=0) for at, value in enumerate((b"a", b"b")))
+    partition.refused_before_append(old)
+    partition.expire_producers(Millis(NOW - HOUR_MS), NOW)
+    assert partition.append(behind, NOW).error == OUT_OF_ORDER
+    assert partition.append(old, NOW).error == ErrorCode.NONE
+    assert partition.append(behind, NOW).error == ErrorCode.NONE
 
 
 def test_a_batch_of_an_older_epoch_does_not_take_the_place_of_an_awaited_one() -> None:

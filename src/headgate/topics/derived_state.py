@@ -235,12 +235,12 @@ class DerivedState:
             self._producers.clear()
             self._producers = None
 
-    def expire_producers(self, before: Millis) -> None:
-        """Remove the state of producers without an append since `before`, if it is loaded, and their awaited
-        batches.
+    def expire_producers(self, before: Millis, now: Millis) -> None:
+        """Remove the state of producers without an append since `before`, if it is loaded, and batches that
+        are awaited since then.
         """
         if len(self.awaited):
-            self.awaited.expire(before)
+            self.awaited.expire(before, now)
         if self._producers is not None:
             self._producers.expire(before)
 

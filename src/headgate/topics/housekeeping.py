@@ -79,7 +79,7 @@ class Housekeeping:
                 if is_slice_over():
                     yield None
                 if partition.is_open:
-                    partition.expire_producers(expired_before)
+                    partition.expire_producers(expired_before, now)
                     partition.apply_retention(now)
                     yield from _remove_segments(partition, is_slice_over)
         if self._is_first:

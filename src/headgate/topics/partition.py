@@ -464,9 +464,9 @@ class Partition(PartitionLog):
         oldest = self._log.oldest_segment_timestamp()
         return Millis(oldest + retention_ms + 1 if retention_ms >= 0 and oldest >= 0 else LONG_MAX)
 
-    def expire_producers(self, before: Millis) -> None:
+    def expire_producers(self, before: Millis, now: Millis) -> None:
         """Remove the state of idempotent producers without an append since `before`."""
-        self._derived.expire_producers(before)
+        self._derived.expire_producers(before, now)
 
     def settings_changed(self) -> None:
         """Apply the topic's new policy."""
