@@ -82,6 +82,14 @@ def end(producer: Producer, *, commit: bool, version: int = 5) -> Request:
     return Request("end_txn", version, producer.fields() | {"committed": commit})
 
 
+def wait_for_the_end(ask: Script, producer: Producer) -> None:
+    """Wait until the markers of an ended transaction are written, which a broker gets round to by itself."""
+    ask.wait_until(
+        describe(producer),
+        lambda answer: not answer["transaction_states"][0]["transaction_state"].startswith("Prepare"),
+    )
+
+
 def txn_commit(
     producer: Producer,
     group: str,

@@ -109,24 +109,17 @@ class TransactionsLife(Life):
         who, version = self._who(), self.chance.randint(0, 5)
         producer = self.producers[who]
         answer = self.ask(tr.end(producer, commit=self.happens(0.6), version=version))
-        self._wait_for_the_end(who)
+        tr.wait_for_the_end(self.ask, self.producers[who])
         if answer["error_code"] != "none":
             return
         if answer.get("producer_id", -1) >= 0:
             self._becomes(who, tr.answered(producer, answer))
         if self.happens(0.3):
             self.ask(tr.end(producer, commit=self.happens(0.5), version=version), note="again")
-            self._wait_for_the_end(who)
+            tr.wait_for_the_end(self.ask, self.producers[who])
 
     def _becomes(self, who: int, producer: tr.Producer) -> None:
         self.former[who], self.producers[who] = self.producers[who], producer
-
-    def _wait_for_the_end(self, who: int) -> None:
-        """Wait until the markers are written, which a broker gets round to by itself."""
-        self.ask.wait_until(
-            tr.describe(self.producers[who]),
-            lambda answer: not answer["transaction_states"][0]["transaction_state"].startswith("Prepare"),
-        )
 
     def init(self) -> None:
         """Start anew, mostly as who it is; with a timeout that may be too long."""
@@ -140,7 +133,7 @@ class TransactionsLife(Life):
         timeout_ms = self.chance.choice([60_000, 60_000, 60_000, 0, -1, 900_001, 2**31 - 1])
         for _ in range(INIT_TRIES):
             answer = self.ask(tr.init(producer, version, timeout_ms))
-            self._wait_for_the_end(who)
+            tr.wait_for_the_end(self.ask, self.producers[who])
             if answer["error_code"] != "concurrent_transactions":
                 break
         if answer["error_code"] == "none":
@@ -169,7 +162,7 @@ class TransactionsLife(Life):
             ]
         )
         self.ask(request, note="another")
-        self._wait_for_the_end(who)
+        tr.wait_for_the_end(self.ask, self.producers[who])
 
     def write_marker(self) -> None:
         """End the transaction in one partition, as an administrator of a transaction that hangs."""

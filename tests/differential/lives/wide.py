@@ -177,10 +177,7 @@ class WideLife(Life):
     def end(self) -> None:
         """Commit or abort the transaction."""
         answer = self.ask(tr.end(self.producer, commit=self.happens(0.6), version=self.chance.choice([3, 5])))
-        self.ask.wait_until(
-            tr.describe(self.producer),
-            lambda answer: not answer["transaction_states"][0]["transaction_state"].startswith("Prepare"),
-        )
+        tr.wait_for_the_end(self.ask, self.producer)
         if answer["error_code"] == "none" and answer.get("producer_id", -1) >= 0:
             self.producer = tr.answered(self.producer, answer)
 
