@@ -102,11 +102,10 @@ class AsyncAdmin:
     async def close(self) -> None:
         """Close all connections, after the calls that were begun, also if this call is cancelled."""
         if not self._is_closed:
-            self._own_thread().submit(self._admin.close)
-            closed = self._call(int)  # the thread takes it after that
+            closing = self._own_thread().submit(self._admin.close)
             self._is_closed = True
             self._thread.shutdown(wait=False)
-            await closed
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     async def __aenter__(self) -> Self:
         return self
