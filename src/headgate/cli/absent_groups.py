@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from headgate.admin import GroupListing
+from headgate.admin import Admin, GroupListing
 
 _SHARE = "share"
 
@@ -30,6 +30,11 @@ def absent(group_ids: Iterable[str], listings: Iterable[GroupListing], *, are_sh
         near = difflib.get_close_matches(group_id, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"`headgate {command} --list` lists all {looked_for}s"
         yield f"there is no {looked_for} called {group_id}; {hint}"
+
+
+def all_absent(admin: Admin, group_ids: Sequence[str], *, are_shares: bool) -> Iterator[str]:
+    """Yield the same; ask the brokers which groups there are, once."""
+    return absent(group_ids, admin.list_groups() if group_ids else [], are_shares=are_shares)
 
 
 def of_other_kind(group_id: str, *, is_share: bool) -> str:

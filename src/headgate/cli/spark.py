@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -281,14 +281,14 @@ def _landed(
 ) -> Table:
     """Return what `now` or `at` reads from landed tables; end the command with a message if that fails."""
     from headgate.cli.consumer_groups.arguments import parse_datetime
-    from headgate.domain.times import EPOCH
+    from headgate.domain.times import as_datetime
     from headgate.spark.landing import LandingRefused
 
     try:
         check_output(output)
         if as_of is None:
             return now()
-        return at(EPOCH + timedelta(milliseconds=parse_datetime(as_of, "--as-of")))
+        return at(as_datetime(parse_datetime(as_of, "--as-of")))
     except (LandingRefused, UsageProblem, OSError) as problem:
         raise _failed(command, str(problem)) from problem
 

@@ -29,6 +29,11 @@ def millis(time: datetime | int) -> Millis:
     return Millis((time - EPOCH) // timedelta(milliseconds=1))
 
 
+def as_datetime(time: Millis) -> datetime:
+    """Return a time in ms since the epoch as a datetime, which nobody takes for seconds."""
+    return EPOCH + timedelta(milliseconds=time)
+
+
 def history_millis(time: datetime | int) -> Millis:
     """Return a time in the history, in ms.
 
@@ -37,6 +42,6 @@ def history_millis(time: datetime | int) -> Millis:
     if isinstance(time, int) and time in _SECONDS:
         raise ValueError(
             f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in milliseconds "
-            f"it is {EPOCH + timedelta(milliseconds=time):%Y-%m-%d}: if you mean that, give a datetime"
+            f"it is {as_datetime(Millis(time)):%Y-%m-%d}: if you mean that, give a datetime"
         )
     return millis(time)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.admin import Admin, GroupListing
 from headgate.admin.survey import Surveyor
-from headgate.cli.absent_groups import absent
+from headgate.cli.absent_groups import all_absent
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import say
 
@@ -28,7 +28,7 @@ def asked_groups(admin: Admin, options: Options, surveyor: Surveyor | None = Non
 
 def all_not_there(admin: Admin, group_ids: Sequence[str]) -> Iterator[str]:
     """Yield the message for each group that does not exist, with the most similar name if there is one."""
-    return absent(group_ids, admin.list_groups() if group_ids else [], are_shares=False)
+    return all_absent(admin, group_ids, are_shares=False)
 
 
 def not_there(admin: Admin, group_id: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 
 from headgate.admin import (
     Admin,
@@ -36,6 +35,7 @@ from headgate.cli.printing import Columns, Row, print_csv, print_json, print_tab
 from headgate.cli.progress import progress_bar
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
+from headgate.domain.times import as_datetime
 
 DEFAULT_LIMIT = 100
 
@@ -80,8 +80,8 @@ UNKNOWN = "unknown"
 
 def list_history(admin: Admin, options: Options) -> int:
     """Print the changes of the groups' offsets, the newest first. Return 1 if a group never existed."""
-    since = None if options.since is None else _as_datetime(_parse_time(options.since, "--since"))
-    until = None if options.until is None else _as_datetime(_parse_time(options.until, "--until"))
+    since = None if options.since is None else as_datetime(_parse_time(options.since, "--since"))
+    until = None if options.until is None else as_datetime(_parse_time(options.until, "--until"))
     if since is not None and until is not None and since > until:
         raise UsageProblem(f"--since {options.since}: that is later than --until {options.until}")
     places = _places(options)
@@ -187,7 +187,7 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     group_ids = asked_groups(admin, options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
-            found = admin.offsets_as_of(group_id, _as_datetime(asked), places)
+            found = admin.offsets_as_of(group_id, as_datetime(asked), places)
             shown = [each for each in found if not each.is_known or each.committed]
             if not shown:
                 is_known = _is_known(admin, group_id, places)
@@ -250,9 +250,7 @@ def restore_offsets(admin: Admin, options: Options) -> int:
     asked = _parse_time(options.to_offsets_as_of or "", "--to-offsets-as-of")
     _say_if_future(asked)
     places = _places(options)
-    return _restore(
-        admin, options, lambda group_id: admin.plan_restore(group_id, _as_datetime(asked), places)
-    )
+    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, as_datetime(asked), places))
 
 
 def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
@@ -302,11 +300,6 @@ def _parse_time(text: str, option: str) -> Millis:
     if asked < 0:
         raise UsageProblem(f"{option} {text}: a time from 1970 on is expected")
     return asked
-
-
-def _as_datetime(asked: Millis) -> datetime:
-    """Return the same: a number in milliseconds of 1970 would be taken for seconds."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=asked)
 
 
 def _say_if_future(asked: Millis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from headgate.admin import (
     Admin,
@@ -13,7 +14,7 @@ from headgate.admin import (
     ShareGroupDescription,
     TopicPartition,
 )
-from headgate.cli.absent_groups import absent, is_share_group
+from headgate.cli.absent_groups import absent, all_absent, is_share_group
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.remarks import assignment_text, remarks_on_pauses
@@ -35,10 +36,12 @@ from headgate.cli.share_groups.usage import action_of
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.pauses import list_on_nodes
 from headgate.client.share_groups import ShareOffset, share_offsets_on_nodes
-from headgate.client.survey import Survey
+from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
 
 STATES = ("Empty", "Stable")
+AnswerT = TypeVar("AnswerT")
 
 _OFFSETS: Columns = ("group", "topic", "partition", "start_offset", "lag")
 _OFFSETS_VERBOSE: Columns = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:])
@@ -81,14 +84,9 @@ def describe_groups(admin: Admin, options: Options) -> int:
     found = [group for group in described.values() if group is not None]
     wanted = [group.group_id for group in found] if _columns(options)[1] == "offsets" else []
     survey = Survey(admin.cluster)
-    offsets = share_offsets_on_nodes(survey, wanted)
-    paused = list_on_nodes(survey, wanted)
-    failed = {
-        group_id: one
-        for answers in (offsets, paused)
-        for group_id, one in answers.items()
-        if isinstance(one, ClientError)
-    }
+    offsets, failed = _parted(share_offsets_on_nodes(survey, wanted))
+    paused, also_failed = _parted(list_on_nodes(survey, wanted))
+    failed = {**also_failed, **failed}
     reports = [
         (group, _rows(group, offsets.get(group.group_id, []), paused.get(group.group_id, {}), options))
         for group in found
@@ -105,9 +103,8 @@ def describe_groups(admin: Admin, options: Options) -> int:
             if not group.members and name != "offsets":
                 say(f"share group {group.group_id} has no active members")
             pauses = paused.get(group.group_id, {})
-            if not isinstance(pauses, ClientError):
-                for remark in remarks_on_pauses(f"share group {group.group_id}", pauses.values()):
-                    say(remark)
+            for remark in remarks_on_pauses(f"share group {group.group_id}", pauses.values()):
+                say(remark)
             if rows:
                 if has_printed:
                     print()
@@ -115,12 +112,18 @@ def describe_groups(admin: Admin, options: Options) -> int:
                 print_table(rows, (*columns, *_of_pauses(name)) if pauses else columns)
             elif name == "offsets":
                 say(f"share group {group.group_id} has no offset information")
-    for group_id, one in described.items():
-        if one is None:
-            say(_not_there(admin, group_id))
+    for text in all_absent(admin, [each for each in described if described[each] is None], are_shares=True):
+        say(text)
     for text in dict.fromkeys(_in_words(error) for error in failed.values()):
         say(text)
     return 0 if len(reports) == len(described) else 1
+
+
+def _parted(answers: Answers[GroupId, AnswerT]) -> tuple[dict[GroupId, AnswerT], dict[GroupId, ClientError]]:
+    """Return the answers of groups, and the errors of the others."""
+    failed = {group_id: one for group_id, one in answers.items() if isinstance(one, ClientError)}
+    found = {group_id: one for group_id, one in answers.items() if not isinstance(one, ClientError)}
+    return found, failed
 
 
 def _of_pauses(name: str) -> Columns:
@@ -137,8 +140,8 @@ def _columns(options: Options) -> tuple[Columns, str]:
 
 def _rows(
     group: ShareGroupDescription,
-    offsets: list[ShareOffset] | ClientError,
-    paused: Mapping[TopicPartition, PausedPartition] | ClientError,
+    offsets: list[ShareOffset],
+    paused: Mapping[TopicPartition, PausedPartition],
     options: Options,
 ) -> list[Row]:
     if options.members:
@@ -156,9 +159,7 @@ def _rows(
         ]
     if options.state is not None:
         return [_state_row(group)]
-    states = (
-        {} if isinstance(paused, ClientError) else {where: str(one.state) for where, one in paused.items()}
-    )
+    states = {where: str(one.state) for where, one in paused.items()}
     return [
         {
             "group": group.group_id,
@@ -169,7 +170,7 @@ def _rows(
             "lag": one.lag,
             "paused": states.get(one.partition),
         }
-        for one in ([] if isinstance(offsets, ClientError) else offsets)
+        for one in offsets
     ]
 
 
@@ -192,11 +193,13 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     target = target_of(options)
     rows: list[Row] = []
     is_refused = False
-    kinds: dict[str, bool] = {one.group_id: is_share_group(one) for one in admin.list_groups()}
+    listings = admin.list_groups()
+    kinds: dict[str, bool] = {one.group_id: is_share_group(one) for one in listings}
     for group_id in dict.fromkeys(options.group):
         if not kinds.get(group_id, options.create):
             is_new = group_id not in kinds
-            say(_not_there(admin, group_id) + (" (--create creates it)" if is_new else ""))
+            (text,) = absent([group_id], listings, are_shares=True)
+            say(text + (" (--create creates it)" if is_new else ""))
             is_refused = True
             continue
         try:
@@ -244,8 +247,8 @@ def delete_groups(admin: Admin, options: Options) -> int:
     results = {**errors, **dict.fromkeys(missing, not_found)}
     rows: list[Row] = [{"group": one, "status": _status(results.get(one))} for one in group_ids]
     code = _print_results(rows, ("group", "status"), "groups", errors, options)
-    for group_id in missing:
-        say(_not_there(admin, group_id))
+    for text in all_absent(admin, missing, are_shares=True):
+        say(text)
     return 1 if missing else code
 
 
@@ -303,11 +306,6 @@ def _asked_groups(admin: Admin, options: Options) -> list[str]:
     if not listings:
         say("there are no share groups")
     return [one.group_id for one in listings]
-
-
-def _not_there(admin: Admin, group_id: str) -> str:
-    """Return the message for a group that does not exist, with the most similar name if there is one."""
-    return next(absent([group_id], admin.list_groups(), are_shares=True))
 
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
