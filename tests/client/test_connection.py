@@ -168,3 +168,12 @@ def test_an_invalid_response_closes_the_connection(start_node: StartNode, answer
     with pytest.raises(BadResponse, match=reason):
         connection.request(HeartbeatRequest())
     assert not connection.is_open
+
+
+def test_a_port_of_another_protocol_is_told(start_node: StartNode) -> None:
+    """The first bytes are no response of a broker: the message says what to check."""
+    node = start_node(lambda header, frame: b"SSH-2.0-OpenSSH_9.2\r\n")
+    with pytest.raises(
+        BadResponse, match=r"a frame of .* bytes; .*; check that a Kafka broker listens there"
+    ):
+        connect(node)

@@ -23,7 +23,7 @@ from headgate.broker import run
 from headgate.client.cluster import Cluster, is_passing
 from headgate.client.connection import Connection
 from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, TlsInterrupted
-from headgate.client.security import Security, tokens
+from headgate.client.security import NOT_SECURED, Security, tokens
 from headgate.client.security.tokens import ClientCredentials, FileToken, TokenFailed
 from headgate.wire.framing import RequestHeader
 from headgate.wire.messages.api_versions import ApiVersionsResponse
@@ -431,3 +431,35 @@ def test_a_server_that_knows_no_sasl_is_told_with_the_property_to_change() -> No
         pytest.raises(AuthenticationFailed, match="has no SASL on this port; set security"),
     ):
         cluster.any_node()
+
+
+def test_a_plain_connection_to_a_port_with_tls_is_told_what_to_set(listen: Listen) -> None:
+    """At once, without TLS and with SASL alone; a server that runs is not to be looked for."""
+
+    def alert(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"\x15\x03\x03\0\x02\x02\x50")
+
+    address = listen(alert)
+    for security, protocols in ((NOT_SECURED, "SSL or SASL_SSL"), (sasl("PLAIN"), "SASL_SSL")):
+        with Cluster(address, 5, security=security) as cluster, pytest.raises(TlsFailed) as raised:
+            cluster.metadata()
+        assert f"{address} answers in TLS; set security.protocol to {protocols} in the file" in str(
+            raised.value
+        )
+
+
+def test_a_port_that_needs_sasl_is_told_after_all_attempts(listen: Listen, trusted: Path) -> None:
+    """It answers ApiVersions and closes at the next request: the last error says so, and no timeout does."""
+
+    def once(connection: socket.socket) -> None:
+        frame = connection.recv(4096)
+        body = b"\0\0\2" + b"\0\3\0\0\0\4\0" + bytes(5)
+        connection.sendall(struct.pack(">i", 4 + len(body)) + frame[8:12] + body)
+        connection.recv(4096)
+
+    with (
+        Cluster(listen(encrypted(trusted, once)), 0.5, security=tls(trusted)) as cluster,
+        pytest.raises(ConnectionFailed, match="needs SASL too, set security"),
+    ):
+        cluster.metadata()

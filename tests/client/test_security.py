@@ -167,6 +167,20 @@ def test_tokens_come_from_where_either_client_has_them(given: dict[str, str], so
         ({"security.protocol": "TLS"}, "security.protocol=TLS: one of PLAINTEXT, SSL"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is missing: one of PLAIN"),
         ({**SASL, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI: one of PLAIN"),
+        (
+            {**SASL, "sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"},
+            "sasl.mechanism=GSSAPI: one of PLAIN",
+        ),
+        ({"securty.protocol": "SASL_SSL"}, r"^securty.protocol: .*did you mean security.protocol\?"),
+        ({"ssl_ca_location": "ca.pem"}, r"^ssl_ca_location: .*did you mean ssl.ca.location\?"),
+        (
+            {
+                **SASL,
+                "sasl.username": "bob",
+                "sasl.jaas.config": "x.PlainLoginModule required username=alice password=hunter;",
+            },
+            "sasl.username and sasl.jaas.config name different users",
+        ),
         ({**SASL, "sasl.username": "alice"}, "name or the password is missing"),
         (
             {**SASL, "sasl.jaas.config": "x.ScramLoginModule required a=b;"},
@@ -230,8 +244,22 @@ def test_a_keystore_of_java_is_refused_with_the_command_that_converts_it(tmp_pat
     """JKS and PKCS12 are not read."""
     store = tmp_path / "truststore.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(50))
-    with pytest.raises(SecurityProblem, match=f"keytool -exportcert -rfc -alias ALIAS -keystore {store}"):
-        Security.of({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
+    for name in ("ssl.truststore.location", "ssl.ca.location"):
+        with pytest.raises(SecurityProblem, match=f"keytool -exportcert -rfc -alias ALIAS -keystore {store}"):
+            Security.of({"security.protocol": "SSL", name: str(store)})
+
+
+def test_a_file_without_what_is_expected_is_named(tmp_path: Path) -> None:
+    """One that is empty, and a certificate without its key."""
+    empty, certificate = tmp_path / "empty.pem", tmp_path / "client.crt"
+    empty.touch()
+    certificate.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+    for name, file, problem in (
+        ("ssl.ca.location", empty, "the file is empty"),
+        ("ssl.certificate.location", certificate, "the key of this certificate is missing"),
+    ):
+        with pytest.raises(SecurityProblem, match=f"{name} {file}: {problem}"):
+            Security.of({"security.protocol": "SSL", name: str(file)})
 
 
 def test_other_properties_of_a_client_are_ignored() -> None:

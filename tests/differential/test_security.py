@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 from tests.differential.certificates import Authority, new_authority
 from typer.testing import CliRunner
 
-from headgate.admin import Admin, AuthenticationFailed, ClientError, TlsFailed
+from headgate.admin import Admin, AuthenticationFailed, ClientError, ConnectionFailed, TlsFailed
 from headgate.cli import app
 from headgate.client.security.tokens import UnsecuredToken
 
@@ -297,7 +297,14 @@ def test_a_plain_connection_to_a_secured_port_is_explained(kafka: Secured, liste
     """The port closes it; the message says what is probably missing."""
     message = refusal(kafka.at(listener), {}, ClientError)
     assert kafka.at(listener) in message
-    assert "if this port needs TLS or SASL, set security.protocol in the file of --command-config" in message
+    assert "set security.protocol " in message
+    assert "in the file of --command-config, or in Python in `security`" in message
+
+
+def test_tls_without_sasl_to_a_port_with_both_is_explained(kafka: Secured) -> None:
+    """The port closes the connection after the handshake; the message says that SASL is missing."""
+    message = refusal(kafka.at("SASLTLS"), kafka.trusting, ConnectionFailed)
+    assert "if this port needs SASL too, set security.protocol to SASL_SSL" in message
 
 
 def test_sasl_to_a_port_without_it_is_explained(kafka: Secured) -> None:

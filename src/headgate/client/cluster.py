@@ -51,6 +51,10 @@ LAST_FETCH_BY_NAME = 12
 SEVERAL_COORDINATORS_SINCE = 4
 GROUP_KEY_TYPE = 0
 RETRY_DELAY_S = 0.1
+SHORTEST_ATTEMPT = 0.05
+"""The share of a call's timeout that must be left for another attempt. A shorter one would only time out, and
+its error would hide the cause.
+"""
 LAST_PORT = 65_535
 
 Address = tuple[str, int]
@@ -244,6 +248,7 @@ class Cluster:
         self._leave_parent()
         lost: ClientError | None = None
         outer = self._deadline
+        delay_s = RETRY_DELAY_S + SHORTEST_ATTEMPT * self.timeout_s
         deadline = time.monotonic() + self.timeout_s + extra_time_s
         self._deadline = deadline = deadline if outer is None else min(outer, deadline)
         try:
@@ -251,7 +256,7 @@ class Cluster:
                 try:
                     return attempt()
                 except ClientError as error:
-                    if not self._is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
+                    if not self._is_passing(error) or time.monotonic() + delay_s > deadline:
                         if lost is not None and lost is not error:
                             error.add_note(f"an earlier attempt may have been carried out: {lost}")
                         raise

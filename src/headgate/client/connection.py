@@ -69,10 +69,10 @@ _READS = (
 )
 """How the names of requests begin that change nothing."""
 _TLS_ALERT = b"\x15\x03"
-_MAY_BE_SECURED = (
-    "; if this port needs TLS or SASL, set security.protocol in the file of --command-config, or in Python "
-    "in `security`"
-)
+_WHERE_TO_SET = "in the file of --command-config, or in Python in `security`"
+_MAY_NEED_TLS_OR_SASL = f"; if this port needs TLS or SASL, set security.protocol {_WHERE_TO_SET}"
+_MAY_NEED_SASL = "; if this port needs SASL too, set security.protocol to SASL_SSL"
+_NO_BROKER = "; check that a Kafka broker listens there"
 
 
 class Connection:
@@ -204,7 +204,7 @@ class Connection:
         try:
             connected = socket.create_connection((self.host, self.port), self.timeout_s)
         except TimeoutError:
-            raise RequestTimedOut(f"no connection to {self.address} within {self.timeout_s:g} s") from None
+            raise RequestTimedOut(f"no connection to {self.address} within {self.timeout_s:.3g} s") from None
         except OSError as error:
             raise ConnectionFailed(f"no connection to {self.address}: {error.strerror or error}") from error
         except (ValueError, OverflowError) as error:
@@ -220,7 +220,7 @@ class Connection:
             return context.wrap_socket(connected, server_hostname=self.host)
         except TimeoutError:
             connected.close()
-            text = f"no TLS handshake with {self.address} within {self.timeout_s:g} s"
+            text = f"no TLS handshake with {self.address} within {self.timeout_s:.3g} s"
             raise RequestTimedOut(text) from None
         except OSError as error:
             connected.close()
@@ -303,14 +303,14 @@ class Connection:
                 # With TLS 1.3 a node refuses a client's certificate after the handshake.
                 raise self._tls_error(error) from error
             reason = error.strerror or error
-            hint = _MAY_BE_SECURED if self._answered == 0 and self.security == NOT_SECURED else ""
-            text = f"connection to {self.address} lost during {name}: {reason}{hint}"
+            text = f"connection to {self.address} lost during {name}: {reason}{self._missing_security}"
             if name.startswith(_READS):
                 raise ConnectionFailed(text) from error
             raise AnswerLost(text) from error
         except WireError as error:
             self.close()
-            raise BadResponse(f"{self.address} sent an invalid response to {name}: {error}") from error
+            hint = "" if self._is_answering else _NO_BROKER
+            raise BadResponse(f"{self.address} sent an invalid response to {name}: {error}{hint}") from error
         except BaseException:
             self.close()
             raise
@@ -319,6 +319,13 @@ class Connection:
         self._is_answering = True
         self._answered += key != ApiVersionsRequest.API_KEY
         return [(answer, at) for answer, _, at in found]
+
+    @property
+    def _missing_security(self) -> str:
+        """What a port that closes the connection before its first response may need; a hint, or nothing."""
+        if self._answered or self.security.credentials is not None:
+            return ""
+        return _MAY_NEED_TLS_OR_SASL if self.security.tls is None else _MAY_NEED_SASL
 
     def _send_and_receive(self, frames: Sequence[bytes], deadline: float) -> list[bytes]:
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
@@ -333,7 +340,10 @@ class Connection:
             if not data:
                 raise ConnectionResetError("closed by the other side")
             if self._answered == 0 and data.startswith(_TLS_ALERT):
-                raise ConnectionResetError("the port answers in TLS")
+                protocols = "SSL or SASL_SSL" if self.security.credentials is None else "SASL_SSL"
+                raise TlsFailed(
+                    f"{self.address} answers in TLS; set security.protocol to {protocols} {_WHERE_TO_SET}"
+                )
             answers += self._frames.feed(data)
         return answers[: len(frames)]
 

@@ -2,7 +2,8 @@
 
 The names are those of the Java client (`ssl.truststore.location`, `sasl.jaas.config`) and those of librdkafka
 (`ssl.ca.location`, `sasl.username`), so that a file that Kafka's tools or other Python clients use is right
-here too. Properties that are not about security are ignored; an unknown one that is, is an error.
+here too. Properties that are not about security are ignored; an unknown one that is, or whose name is almost
+one of those, is an error.
 """
 
 from __future__ import annotations
@@ -48,9 +49,14 @@ IGNORED = (
     "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.retry.backoff.ms",
     "sasl.login.retry.backoff.max.ms", "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
     "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+    "sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab",
+    "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
 )  # fmt: skip
 """Properties of other clients that are accepted and have no effect."""
 
+_ALMOST = 0.85
+"""How similar a name is to one of `USED` that was meant. Other properties of clients are not as similar."""
 _OURS = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 _MODULES = {
     "PLAIN": "PlainLoginModule",
@@ -111,8 +117,11 @@ def is_of_security(name: str) -> bool:
 
 
 def _check_name(name: str) -> None:
-    if is_of_security(name) and name not in USED and name not in IGNORED:
-        near = difflib.get_close_matches(name, USED, n=1)
+    if name in USED or name in IGNORED:
+        return
+    is_ours = is_of_security(name)
+    near = difflib.get_close_matches(name, USED, n=1, cutoff=0.6 if is_ours else _ALMOST)
+    if is_ours or near:
         hint = f"did you mean {near[0]}?" if near else f"those that have an effect are {', '.join(USED)}"
         raise SecurityProblem(f"{name}: this property is unknown or not supported here; {hint}")
 
@@ -215,6 +224,8 @@ def _credentials(given: Mapping[str, str], tls: Tls | None, token: Callable[[], 
     if mechanism == "OAUTHBEARER":
         return Bearer(_token_source(given, jaas, tls) if token is None else CalledToken(token))
     name = given.get("sasl.username", jaas.options.get("username", ""))
+    if name != jaas.options.get("username", name):
+        raise SecurityProblem("sasl.username and sasl.jaas.config name different users")
     password = given.get("sasl.password", jaas.options.get("password"))
     if not name or password is None:
         raise SecurityProblem(

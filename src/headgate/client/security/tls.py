@@ -14,6 +14,7 @@ from pathlib import Path
 from headgate.client.security.problem import SecurityProblem
 
 _PEM = b"-----BEGIN "
+_PRIVATE_KEY = b"PRIVATE KEY-----"
 _BLOCK = re.compile(r"(-----BEGIN [^-]+-----)\s+([A-Za-z0-9+/=\s]+?)\s*(-----END [^-]+-----)")
 _LINE_CHARACTERS = 64
 _LONGEST_PASSWORD = 1023
@@ -92,6 +93,10 @@ def _identify(context: ssl.SSLContext, chain: Pem, key: Pem | None, password: st
     if password is not None and len(password.encode()) > _LONGEST_PASSWORD:
         raise SecurityProblem(f"ssl.key.password: at most {_LONGEST_PASSWORD} bytes are possible")
     with _file_of(chain) as chain_path, _file_of(key or chain) as key_path:
+        if key is None and _PRIVATE_KEY not in Path(key_path).read_bytes():
+            raise SecurityProblem(
+                f"{_named(chain)}: the key of this certificate is missing (ssl.key.location)"
+            )
         try:
             context.load_cert_chain(chain_path, key_path, lambda: password or "")
         except OSError as problem:
@@ -129,13 +134,15 @@ def _check_pem(pem: Pem, path: Path) -> None:
         data = path.read_bytes()
     except OSError as problem:
         raise SecurityProblem(f"{_named(pem)}: {problem.strerror}") from problem
+    if not data:
+        raise SecurityProblem(f"{_named(pem)}: the file is empty")
     if _PEM not in data:
         raise SecurityProblem(f"{_named(pem)}: this is no PEM, {_conversion(pem, path)}")
 
 
 def _conversion(pem: Pem, path: Path) -> str:
     """Return how to make PEM of a keystore."""
-    if "truststore" in pem.name:
+    if pem.name in ("ssl.truststore.location", "ssl.ca.location"):
         command = f"keytool -exportcert -rfc -alias ALIAS -keystore {path} > ca.pem"
     else:
         command = f"keytool -importkeystore -srckeystore {path} -destkeystore key.p12 -deststoretype PKCS12; "
