@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from headgate.cli import app
 
@@ -30,11 +31,21 @@ def test_the_terminal_breaks_the_lines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_flag_has_no_type_in_the_help(name: str) -> None:
-    """A reader of `--list <bool>` would write `--list true`."""
-    for option in COMMANDS[name].params:
-        if getattr(option, "is_flag", False):
-            assert option.metavar == "", option.opts
+def test_the_help_has_whole_names_and_no_types_of_flags(name: str) -> None:
+    """In 80 columns. A reader of `--list <bool>` would write `--list true`; a cut name cannot be typed."""
+    shown = CliRunner().invoke(app, [*name.split()[1:], "--help"], env={"COLUMNS": "80"}).stdout
+    assert "<bool>" not in shown
+    words = {word for words in shown.split() for word in words.split(",")}
+    assert {one for option in COMMANDS[name].params for one in option.opts if one[:2] == "--"} <= words
+
+
+def test_names_are_folded_in_a_narrow_terminal() -> None:
+    """So that there is place for the descriptions."""
+    words = ["transactions", "forceTerminateTransaction", "--help"]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "40"}).stdout
+    first_panel = shown.partition("╰")[0].splitlines()
+    names = "".join(line[5:15] for line in first_panel if line.startswith("│ "))
+    assert names.replace(" ", "") == "--transactional-id,--transactionalId--help"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

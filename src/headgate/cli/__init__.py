@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from io import TextIOWrapper
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
-from typer.models import OptionInfo
 
 from headgate import __version__
 from headgate.cli.configs import configs
@@ -68,25 +67,7 @@ def _join_lines(commands: typer.Typer) -> None:
             _join_lines(group.typer_instance)
 
 
-def _leave_out_types_of_flags(commands: typer.Typer) -> None:
-    """Show flags without a type: the help of Typer gives them `<bool>`, as if they took a value."""
-    for command in commands.registered_commands:
-        assert command.callback is not None
-        signature = inspect.signature(command.callback, eval_str=True)
-        for parameter in signature.parameters.values():
-            declared, *more = get_args(parameter.annotation) or (None,)
-            for option in more:
-                if declared is bool and isinstance(option, OptionInfo):
-                    option.metavar = ""
-        # Annotations in quotes are evaluated anew each time: Typer is to find these.
-        command.callback.__signature__ = signature  # type: ignore[attr-defined]
-    for group in commands.registered_groups:
-        if group.typer_instance is not None:
-            _leave_out_types_of_flags(group.typer_instance)
-
-
 _join_lines(app)
-_leave_out_types_of_flags(app)
 
 
 def _print_version(is_asked: bool) -> None:

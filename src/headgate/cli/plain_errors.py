@@ -20,6 +20,7 @@ class PlainErrors(TyperGroup):
     def main(self, args: Any = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
         """Run the command line. With `standalone_mode` it ends the process, with 2 for an error."""
         _take_each_once(self)
+        _write_help_whole(self)
         try:
             code = super().main(args, standalone_mode=False, **more)
         except TyperException as problem:
@@ -56,6 +57,19 @@ def _take_each_once(command: Any) -> None:
         return parser
 
     command.make_parser = make_strict_parser
+
+
+def _write_help_whole(command: Any) -> None:
+    """Have a command and those below it write their help with whole names."""
+    for below in getattr(command, "commands", {}).values():
+        _write_help_whole(below)
+
+    def format_help(context: Any, formatter: Any) -> None:
+        from headgate.cli.help_layout import write_help
+
+        write_help(command, context, formatter)
+
+    command.format_help = format_help
 
 
 def _check_each_once(context: Any, given: list[Any]) -> None:
