@@ -250,17 +250,21 @@ def _look(group_id: str, topic: str, positions: list[Position]) -> Look:
 def _print(
     looks: list[Look], before: Mapping[tuple[str, str], Look] | None, seconds: float, options: Options
 ) -> int:
-    from headgate.cli.printing import print_json_line, print_rows
+    from headgate.cli.printing import print_csv, print_json_line, print_rows
 
     kept = [one for one in looks if options.above is None or (one.lag or 0) > options.above]
     kept.sort(key=lambda one: (-(one.lag if one.lag is not None else -1), one.group_id, one.topic))
     rows = [_row(one, (before or {}).get((one.group_id, one.topic)), seconds) for one in kept]
     columns = _COLUMNS if options.watch else tuple(name for name in _COLUMNS if name not in _RATES)
     rows = [{name: row[name] for name in (*columns, "unknown")} for row in rows]
+    time_ms = time.time_ns() // 1_000_000
     if options.watch and options.output == "json":
-        print_json_line({"time_ms": time.time_ns() // 1_000_000, "lags": rows})
+        print_json_line({"time_ms": time_ms, "lags": rows})
+    elif options.watch and options.output == "csv":
+        timed = ({"time_ms": time_ms, **row} for row in rows)
+        print_csv(timed, ("time_ms", *columns), has_heading=before is None)
     else:
-        if options.watch and options.output == "table":
+        if options.watch:
             print(_heading(options), end="")
         print_rows(rows, columns, "lags", options.output)
     sys.stdout.flush()
@@ -269,8 +273,10 @@ def _print(
 
 def _heading(options: Options) -> str:
     """Return what begins a look: on a terminal it replaces the one before."""
+    from headgate.cli.printing import has_escapes
+
     text = f"{time.strftime('%H:%M:%S')}  every {options.interval:g} s, Ctrl-C ends it\n"
-    return _CLEAR + text if sys.stdout.isatty() else f"\n{text}"
+    return _CLEAR + text if has_escapes() else f"\n{text}"
 
 
 def _row(look: Look, before: Look | None, seconds: float) -> Row:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headgate.cli.printing import printable
+from headgate.cli.printing import printable, styled
 from headgate.domain.wording import counted
 from headgate.inspect.contents import directory_as_json
 from headgate.inspect.findings import Finding, Severity
@@ -77,9 +77,7 @@ def _print_lines(report: Report) -> None:
                 _print_finding(finding)
         for (kind, file), count in findings.not_listed.items():
             if kind is severity:
-                typer.echo(
-                    f"{typer.style(f'{kind.value:5}', fg=_COLORS[kind])}  {file}: {count} more like these"
-                )
+                typer.echo(f"{styled(f'{kind.value:5}', fg=_COLORS[kind])}  {file}: {count} more like these")
     checked = findings.checked
     typer.echo(
         f"{counted(findings.errors, 'error')}, {counted(findings.notes, 'note')} in "
@@ -91,6 +89,6 @@ def _print_lines(report: Report) -> None:
 
 def _print_finding(finding: Finding) -> None:
     where = finding.file if finding.position is None else f"{finding.file}, byte {finding.position}"
-    severity = typer.style(f"{finding.severity.value:5}", fg=_COLORS[finding.severity])
+    severity = styled(f"{finding.severity.value:5}", fg=_COLORS[finding.severity])
     typer.echo(f"{severity}  {printable(where)}: {printable(finding.what)}")
     typer.echo(f"       {printable(finding.next_step)}")

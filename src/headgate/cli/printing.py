@@ -34,19 +34,18 @@ def print_table(rows: Iterable[Row], columns: Columns, headings: Sequence[str] |
     """Print the rows as a table. `headings` replace those that the names of the columns make."""
     headings = headings or [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
     cells = [[_cell(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    widths = [max(map(_places, column)) for column in zip(headings, *cells, strict=True)]
     for number, line in enumerate([headings, *cells]):
-        text = " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        if number == 0:
-            typer.echo(typer.style(text, bold=True))
-        else:
-            print(text)
+        padded = (cell + " " * (width - _places(cell)) for cell, width in zip(line, widths, strict=True))
+        text = " ".join(padded).rstrip()
+        print(styled(text, bold=True) if number == 0 else text)
 
 
-def print_csv(rows: Iterable[Row], columns: Columns) -> None:
-    """Print the rows as CSV, with a heading."""
+def print_csv(rows: Iterable[Row], columns: Columns, *, has_heading: bool = True) -> None:
+    """Print the rows as CSV, with a heading unless it was printed before."""
     writer = csv_writer(sys.stdout)
-    writer.writerow(columns)
+    if has_heading:
+        writer.writerow(columns)
     writer.writerows([_csv_cell(row[column]) for column in columns] for row in rows)
 
 
@@ -77,6 +76,16 @@ def output_console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=_WIDEST)
 
 
+def has_escapes() -> bool:
+    """Tell whether standard output is a terminal that knows bold text and other escape sequences."""
+    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return a text as `typer.style` makes it, bold or in a colour, if the terminal and NO_COLOR allow it."""
+    return typer.style(text, **style) if has_escapes() and not os.environ.get("NO_COLOR") else text
+
+
 def shell_word(text: str) -> str:
     """Return a text as one word of a command for the shell, also if it is not valid UTF-8."""
     if text.isprintable():
@@ -96,6 +105,15 @@ def say(problem: str) -> None:
 def printable(text: str) -> str:
     """Escape control characters: clients choose names and reasons, which could change the terminal."""
     return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _places(text: str) -> int:
+    """Return how many places of a terminal a text takes: wide letters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _cell(value: Any) -> str:

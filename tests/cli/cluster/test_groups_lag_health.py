@@ -106,6 +106,9 @@ def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:
     text = headgate(*watched).stdout
     assert text.count("Ctrl-C ends it") == 2
     assert "\x1b" not in text
+    heading, *looks = headgate(*watched, "--output", "csv").stdout.splitlines()
+    assert heading.startswith("time_ms,group,topic,")
+    assert [look.split(",")[1] for look in looks] == [behind, behind]
 
 
 def test_watching_goes_on_while_the_broker_restarts(tmp_path: Path) -> None:
