@@ -156,6 +156,32 @@ def test_only_committed_records_are_read_if_wanted(
     assert lines(headgate, name) == ["dropped", "kept"]
 
 
+def test_what_an_open_transaction_holds_back_is_told(
+    bootstrap_servers: str, headgate: Headgate, name: str
+) -> None:
+    """Without a group and with one, up to the end and on; not to a reader of all records."""
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topic(name, 1)
+    headgate("produce", "--topic", name, stdin="before\n")
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(name, b"open")
+    assert producer.flush(10) == 0
+    read = ("consume", "--topic", name, "--from-beginning")
+    held_back = f"headgate: {name}-0 was not read from offset 1 on, behind an open transaction; "
+    for more in (["--to-end"], ["--timeout-ms", "600"], ["--group", name, "--to-end"]):
+        done = headgate(*read, "--isolation-level", "read_committed", *more)
+        assert done.stdout == "before\n"
+        assert done.stderr.splitlines()[1].startswith(held_back), done.stderr
+    everything = headgate(*read, "--to-end")
+    assert everything.stdout == "before\nopen\n"
+    assert everything.stderr == "headgate: 2 records\n"
+    producer.abort_transaction(10)
+    done = headgate(*read, "--isolation-level", "read_committed", "--to-end")
+    assert done.stderr == "headgate: 1 record\n"
+
+
 def test_a_group_continues_where_it_stopped(headgate: Headgate, name: str, bootstrap_servers: str) -> None:
     """Offsets are committed at the end; another client of the group goes on from there."""
     headgate("produce", "--topic", name, stdin="".join(f"{number}\n" for number in range(6)))

@@ -22,6 +22,7 @@ from headgate.client.offsets import fetch_offsets
 from headgate.client.records import ConsumedRecord, records_in
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.wording import counted
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -32,6 +33,8 @@ IDLE_S = 0.1
 """The pause before partitions are fetched again that had no records."""
 COMMIT_S = 5.0
 """The time between two commits of a member."""
+_MOST_NAMED = 3
+"""How many partitions that are held back are named."""
 _MOVED = (ErrorCode.OFFSET_OUT_OF_RANGE,)
 _DELETED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -55,7 +58,20 @@ def run(admin: Admin, options: Options) -> int:
         signal.signal(signal.SIGTERM, before)
         sys.stdout.flush()
     say("1 record" if limits.count == 1 else f"{limits.count} records")
+    _tell_held_back(reading)
     return 0
+
+
+def _tell_held_back(reading: _Reading) -> None:
+    """Say where committed records end before the log does: a transaction was open there at the last look."""
+    held_back = [(where, at) for where, at in sorted(reading.open_from.items()) if reading.is_at(where, at)]
+    for where, at in held_back[:_MOST_NAMED]:
+        words = (
+            f"headgate transactions describe-producers --topic {where.topic} --partition {where.partition}"
+        )
+        say(f"{where} was not read from offset {at} on, behind an open transaction; `{words}` shows it")
+    if (rest := len(held_back) - _MOST_NAMED) > 0:
+        say(f"the same applies to {counted(rest, 'more partition')}")
 
 
 def _check(options: Options) -> None:
@@ -107,10 +123,25 @@ class _Reading:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] | None = None
     """Where to stop, with --to-end. No position is set behind these, and no record from there on is read."""
+    open_from: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where the first open transaction began at the last look, with READ_COMMITTED."""
 
     def stop_at_the_ends(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions up to the ends that they have now, and no others."""
-        self.ends = self.cluster.list_offsets(dict.fromkeys(partitions, LATEST), self.isolation_level)
+        latest = dict.fromkeys(partitions, LATEST)
+        self.ends = self.cluster.list_offsets(latest, self.isolation_level)
+        if self.isolation_level == READ_COMMITTED:
+            for where, end in self.cluster.list_offsets(latest).items():
+                self._note_open(where, self.ends[where], end)
+
+    def is_at(self, where: TopicPartition, offset: int) -> bool:
+        """Whether all before this offset has been read."""
+        return where in self.positions and self.positions[where] >= offset
+
+    def _note_open(self, where: TopicPartition, stable: int, end: int) -> None:
+        self.open_from.pop(where, None)
+        if stable < end:
+            self.open_from[where] = stable
 
     def is_left(self, where: TopicPartition, position: int) -> bool:
         """Whether there can be something to read from this position on."""
@@ -144,8 +175,10 @@ class _Reading:
             max_wait_ms=wait_ms,
             isolation_level=self.isolation_level,
         )
+        is_committed = self.isolation_level == READ_COMMITTED
+        if is_committed:
+            self._note_open(where, fetched.last_stable_offset, fetched.high_watermark)
         if not fetched.records:  # up to its end the log has no batches: compaction removed them
-            is_committed = self.isolation_level == READ_COMMITTED
             end = fetched.last_stable_offset if is_committed else fetched.high_watermark
             return [], max(offset, end)
         return records_in(fetched, where, offset)
