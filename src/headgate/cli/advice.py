@@ -25,6 +25,7 @@ _REWIND = (
     "`headgate consumer-groups --rewind` sets offsets while the group runs (its targets: --to-offset, "
     "--to-datetime, --from-file and others); or stop its members first"
 )
+_WITHOUT_PAUSES = "stop its members, then set offsets with `headgate {command} --reset-offsets`"
 _WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
 _NOT_RELEASED = {
     "consumer-groups": (
@@ -84,7 +85,7 @@ def _advice(error: ClientError, command: str) -> str | None:
     if isinstance(error, NotReleased):
         return _NOT_RELEASED.get(command)
     if isinstance(error, VersionNotSupported):
-        return _STOP_THEM if "Pause" in str(error) else None
+        return _WITHOUT_PAUSES if "Pause" in str(error) else None
     if isinstance(error, OffsetsMoved):
         return "another client changed it in the meantime, so this command changed nothing; run it again"
     if isinstance(error, AlreadyUndone):
