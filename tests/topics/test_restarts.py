@@ -50,6 +50,28 @@ def test_a_restart_changes_nothing(disk: Disk) -> None:
             topics.close()
 
 
+@pytest.mark.parametrize("was_refused", [False, True])
+def test_a_log_without_a_write_is_not_missing_at_the_next_start(
+    disk: Disk, caplog: pytest.LogCaptureFixture, was_refused: bool
+) -> None:
+    """Opened by its first user, who wrote nothing or could not: it got no directory."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", 2)
+    append(topic, b"a", partition=1)
+    if was_refused:
+        disk.files.inject(Fault(errno.ENOSPC, "make_directory", times=None))
+        assert topic.partition(0).append(batch(b"b"), NOW).error == ErrorCode.KAFKA_STORAGE_ERROR
+        disk.files.heal()
+    else:
+        assert topic.partition(0).log.log_end_offset == 0
+    topics.close()
+    caplog.clear()
+    found = disk.start().by_name("letters")
+    assert caplog.messages == []
+    assert found is not None
+    assert found.written_partitions() == [1]
+
+
 def test_remaining_directories_of_a_deleted_topic_are_removed_at_start(disk: Disk) -> None:
     """A crash between the record and the removal does not restore the topic."""
     topics = disk.start()

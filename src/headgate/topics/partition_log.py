@@ -68,6 +68,10 @@ class OwningTopic(PartitionTopic, Protocol):
         """Note that the log of a partition is open."""
         ...
 
+    def log_closed(self, partition: PartitionLog, log: Log) -> None:
+        """Note that the log of a partition is closed."""
+        ...
+
 
 class PartitionLog:
     """The log of one partition of a topic, with the state derived from it."""
@@ -135,7 +139,7 @@ class PartitionLog:
             return
         self._derived.save_snapshot(self._log)
         self._log.close()
-        self.topic.shared.closed(self._log)
+        self.topic.log_closed(self, self._log)
         self._log = None
 
     def save_snapshot(self) -> None:
@@ -147,7 +151,7 @@ class PartitionLog:
         """Close a log that was opened only for reading; its files are unchanged."""
         if self._log is not None and not self._derived.appended_bytes:
             self._log.close_files()
-            self.topic.shared.closed(self._log)
+            self.topic.log_closed(self, self._log)
             self._derived.forget_producers()
             self._log = None
 

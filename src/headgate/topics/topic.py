@@ -184,6 +184,12 @@ class Topic(OwningTopic):
         self._written.add(partition.index)
         self.keep(partition)
 
+    def log_closed(self, partition: PartitionLog, log: Log) -> None:
+        """Note that the log of a partition is closed. One that got no segment meanwhile has no directory."""
+        self.shared.closed(log)
+        if log.segments.active is None:
+            self._written.discard(partition.index)
+
     def log_settings(self) -> LogSettings:
         """Return the settings of the topic's logs."""
         policy = self.policy
