@@ -102,7 +102,7 @@ def fill(admin: Admin, count: int = 20) -> None:
             end > moved_before[where] + 2 * count for where, end in admin.log_end_offsets(history).items()
         ),
         "all is compacted",
-        10,
+        60,
     )
 
 

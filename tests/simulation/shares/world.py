@@ -27,6 +27,7 @@ from tests.simulation.shares.members import Habits, ShareMember
 from tests.simulation.shares.model import GroupRules, ShareModel
 from tests.simulation.shares.producers import Administrator, PlainProducer, TransactionalProducer
 from tests.simulation.shares.records import Records
+from tests.simulation.stopwatches import with_stopwatches_of
 
 from headgate.domain.ids import TopicId, TopicName
 from headgate.domain.settings import Settings
@@ -189,6 +190,7 @@ class ShareWorld:
         self._ended: asyncio.Future[str] = loop.create_future()
         self.disk.on_power_cut = lambda: self._end("power cut")
         node = BrokerNode(self.disk, DATA_DIR, self.settings(), self.time)
+        node.topics._shared.seconds = lambda: self.time.seconds
         await node.start()
         self._prepare(node)
         server = Server(
@@ -327,6 +329,7 @@ def fitted(world: ShareWorld) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_module, "GroupCommit", simulated_commit)
+        patch.setattr(node_module, "local_runtimes", with_stopwatches_of(random))
         patch.setattr(record_batches, "BATCH_BYTES", random.choice((700, 900_000)))
         patch.setattr(shard_start, "LOAD_SLICE_SECONDS", random.choice((0.01, -1.0)))
         patch.setattr(SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2)

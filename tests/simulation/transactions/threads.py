@@ -11,11 +11,10 @@ import pytest
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.stopwatches import with_stopwatches_of
 
 from headgate.core.transactions import decisions, transitions
-from headgate.runtime import local_shards
 from headgate.runtime.group_commit import GroupCommit
-from headgate.runtime.local_log import LocalLog
 from headgate.server import node
 from headgate.server.backlog import Backlog
 from headgate.topics import appends, derived_state
@@ -58,14 +57,6 @@ def simulated_threads(
     def group_commit(loop: Any, observe: Any) -> GroupCommit:
         return GroupCommit(loop, observe, SimulatedSyncer(loop, random, slowest_sync_seconds))
 
-    def local_runtimes(*given: Any) -> Any:
-        runtimes = local_shards.local_runtimes(*given)
-        for runtime in runtimes:
-            runtime.seconds = random.random
-            assert isinstance(runtime.log, LocalLog)
-            runtime.log.seconds = random.random
-        return runtimes
-
     def rotated(*given: Any, **more: Any) -> Any:
         journal.counts["new producer ids"] += 1
         return transitions.rotated(*given, **more)
@@ -73,7 +64,7 @@ def simulated_threads(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node, "GroupCommit", group_commit)
         patch.setattr(node, "AsideThread", SimulatedAside)
-        patch.setattr(node, "local_runtimes", local_runtimes)
+        patch.setattr(node, "local_runtimes", with_stopwatches_of(random))
         patch.setattr(Backlog, "seconds", lambda backlog: random.random())
         patch.setattr(appends, "BUDGET", 2)
         patch.setattr(derived_state, "_LAST_EPOCH", greatest_epoch)
