@@ -10,8 +10,8 @@ COMMITS ?= 10000000
 DIGITS ?= 0123456789
 BIN := .venv/bin
 COMPILED := build/compiled
-# Tests wait for servers, clients and the clock for a third of their time: one process more than there are cores.
-IN_PARALLEL := -n $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Tests wait for servers, clients and the clock for a good part of their time: two processes more than there are cores.
+IN_PARALLEL := -n $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 OLDEST := build/oldest
 TESTS_OF_OLDEST := tests/wire tests/records tests/log tests/core tests/topics tests/runtime tests/api tests/server tests/admin tests/cli
 NEED_SPARK := tests/log/test_batch_records.py tests/log/test_batch_scan.py
@@ -33,8 +33,6 @@ test: $(BIN)/.ready java  ## Set up, then run the tests.
 
 compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip installs it (a C compiler needed).
 
-# What is compiled takes less of the processors, and waits as long.
-test-compiled: IN_PARALLEL := -n 4
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
 
@@ -45,8 +43,6 @@ test-oldest:  ## Run tests with the oldest versions of the dependencies that pyp
 	  --editable . aiokafka confluent-kafka hypothesis kafka-python kio lz4 pytest pytest-timeout pytest-xdist python-snappy ruff zstandard
 	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(TESTS_OF_OLDEST) $(NEED_SPARK:%=--ignore=%)
 
-# These wait for clients, brokers and ends of sessions: two processes leave three quarters of two cores idle.
-compat: IN_PARALLEL := -n 4
 compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile --no-loadscope-reorder tests/compat tests/differential
