@@ -72,6 +72,20 @@ def test_a_log_without_a_write_is_not_missing_at_the_next_start(
     assert found.written_partitions() == [1]
 
 
+def test_the_directory_of_a_log_without_a_record_is_deleted_with_its_topic(disk: Disk) -> None:
+    """Its first write made the directory and failed, and the log was closed since."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters")
+    disk.files.inject(Fault(errno.ENOSPC, "open", path_ends=".log", times=None))
+    assert topic.partition(0).append(batch(b"a"), NOW).error == ErrorCode.KAFKA_STORAGE_ERROR
+    topic.partition(0).put_back()
+    disk.files.heal()
+    assert "letters-0" in disk.files.listdir(DATA)
+    assert topics.delete(topic, NOW) is None
+    topics.remove_leftovers()
+    assert not [name for name in disk.files.listdir(DATA) if name.startswith("letters")]
+
+
 def test_remaining_directories_of_a_deleted_topic_are_removed_at_start(disk: Disk) -> None:
     """A crash between the record and the removal does not restore the topic."""
     topics = disk.start()

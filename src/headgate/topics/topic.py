@@ -185,9 +185,9 @@ class Topic(OwningTopic):
         self.keep(partition)
 
     def log_closed(self, partition: PartitionLog, log: Log) -> None:
-        """Note that the log of a partition is closed. One that got no segment meanwhile has no directory."""
+        """Note that the log of a partition is closed, and may have got no directory: nothing was written."""
         self.shared.closed(log)
-        if log.segments.active is None:
+        if log.segments.active is None and not self.shared.fs.exists(log.directory):
             self._written.discard(partition.index)
 
     def log_settings(self) -> LogSettings:
