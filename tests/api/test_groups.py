@@ -19,6 +19,7 @@ from headgate.api import (
     k42_delete_groups,
 )
 from headgate.api.contract import RequestSteps
+from headgate.core.events import Event, MemberRemoved
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
@@ -247,6 +248,18 @@ def test_a_leave_of_an_unknown_member(version: int) -> None:
                 UNKNOWN_MEMBER,
             )
         stable(node) if group_id == "nobody" else None
+
+
+def test_the_reason_of_a_leave_is_reported() -> None:
+    """The client's words, of which 255 characters are kept, as in Kafka."""
+    node = OneNode()
+    member_id = stable(node)
+    found: list[Event] = []
+    for shard in node.coordinator.shards:
+        shard.events.listener = found.append
+    leaving = MemberIdentity(member_id=member_id, reason="r" * 300)
+    node.ask(k13_leave_group.API, LeaveGroupRequest(group_id="g", members=[leaving]), 5)
+    assert [event.client_reason for event in found if isinstance(event, MemberRemoved)] == ["r" * 255]
 
 
 @pytest.mark.parametrize("version", range(6))

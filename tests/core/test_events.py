@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from tests.core.consumer.support import ConsumerHarness
-from tests.core.harness import Harness, join, leave, sync
+from tests.core.harness import Harness, heartbeat, join, sync
 
+from headgate.core.classic.commands import LeaveGroup, LeavingMember
 from headgate.core.commands import DeleteGroup
 from headgate.core.events import (
+    Awaited,
     Event,
     GroupCreated,
     GroupDeleted,
     GroupRebalanced,
+    MemberAwaited,
     MemberJoined,
     MemberRemoved,
     RemovalReason,
@@ -19,7 +22,8 @@ from headgate.core.events import (
 from headgate.domain.ids import GroupId, MemberId
 
 GROUP = GroupId("billing")
-LOST = [MemberRemoved(GROUP, MemberId("a"), RemovalReason.SESSION_TIMEOUT)]
+CLIENT = ("client", "/127.0.0.1")
+LOST = [MemberRemoved(GROUP, MemberId("a"), *CLIENT, RemovalReason.SESSION_TIMEOUT)]
 
 
 def events_of(h: Harness) -> list[Event]:
@@ -49,6 +53,38 @@ def test_a_classic_group_reports_generations_and_lost_members() -> None:
     assert [event for event in found if isinstance(event, MemberRemoved)] == LOST
 
 
+def beat(h: Harness, member_id: str, generation: int, seconds: int) -> None:
+    """Let a member send a heartbeat every three seconds."""
+    for _ in range(seconds // 3):
+        h.advance(3000)
+        h.ask(heartbeat(member_id, generation, group_id=GROUP))
+
+
+def test_a_member_that_keeps_a_rebalance_waiting_is_reported_once() -> None:
+    """By its heartbeats, after half a minute: neither those who rejoined, nor earlier, nor again."""
+    h = Harness(group_initial_rebalance_delay_ms="0")
+    generation = h.stable_group("a", "b", group_id=GROUP)
+    found = events_of(h)
+    h.send(join(group_id=GROUP, new_member_id="c", must_know_member_id=False, rebalance_timeout_ms=300_000))
+    h.send(join(group_id=GROUP, member_id="b"))
+    beat(h, "a", generation, 27)
+    assert [type(event) for event in found] == [MemberJoined]
+    beat(h, "a", generation, 60)
+    assert found[1:] == [MemberAwaited(GROUP, MemberId("a"), *CLIENT, Awaited.REJOIN, 30_000)]
+
+
+def test_a_leader_that_does_not_assign_is_reported() -> None:
+    """The others wait for its sync; the next wait of the group is one of its own."""
+    h = Harness(group_initial_rebalance_delay_ms="0")
+    generation = h.stable_group("a", "b", group_id=GROUP)
+    found = events_of(h)
+    for rejoining in ("a", "b"):
+        h.send(join(group_id=GROUP, member_id=rejoining, protocols=(("range", b"new"),)))
+    h.send(sync("b", generation + 1, group_id=GROUP))
+    beat(h, "a", generation + 1, 45)
+    assert found[1:] == [MemberAwaited(GROUP, MemberId("a"), *CLIENT, Awaited.SYNC, 30_000)]
+
+
 def test_a_static_member_that_is_replaced_is_reported() -> None:
     """With the member that took its instance id; a rejoin with its member id is no event."""
     h = Harness(group_initial_rebalance_delay_ms="0")
@@ -60,7 +96,7 @@ def test_a_static_member_that_is_replaced_is_reported() -> None:
     found = events_of(h)
     h.send(join(group_id=GROUP, instance_id="i", new_member_id="b", must_know_member_id=False))
     assert found[:2] == [
-        MemberRemoved(GROUP, MemberId("a"), RemovalReason.REPLACED),
+        MemberRemoved(GROUP, MemberId("a"), *CLIENT, RemovalReason.REPLACED),
         MemberJoined(GROUP, MemberId("b"), "client", "/127.0.0.1"),
     ]
 
@@ -81,8 +117,9 @@ def test_members_that_leave_and_groups_that_are_deleted_are_reported() -> None:
     found = events_of(h)
     h.ask(DeleteGroup(GROUP))
     assert found == []
-    h.ask(leave(("a", None), group_id=GROUP))
-    assert found[0] == MemberRemoved(GROUP, MemberId("a"), RemovalReason.LEFT)
+    reason = "consumer poll timeout has expired."
+    h.ask(LeaveGroup(group_id=GROUP, members=(LeavingMember(MemberId("a"), None, reason),)))
+    assert found[0] == MemberRemoved(GROUP, MemberId("a"), *CLIENT, RemovalReason.LEFT, reason)
     found.clear()
     h.ask(DeleteGroup(GROUP))
     assert found == [GroupDeleted(GROUP)]
@@ -97,4 +134,4 @@ def test_a_consumer_group_reports_target_assignments_and_lost_members() -> None:
     assert {event.group_id for event in found if not isinstance(event, TransactionTimedOut)} == {"g"}
     found.clear()
     h.advance(60_000)
-    assert found == [MemberRemoved(GroupId("g"), MemberId("a"), RemovalReason.SESSION_TIMEOUT)]
+    assert found == [MemberRemoved(GroupId("g"), MemberId("a"), *CLIENT, RemovalReason.SESSION_TIMEOUT)]

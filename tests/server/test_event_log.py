@@ -9,12 +9,14 @@ import pytest
 from tests.server.clients import Client, run_scenario
 
 from headgate.core.events import (
+    Awaited,
     Event,
     ExpiryReason,
     GroupCreated,
     GroupDeleted,
     GroupExpired,
     GroupRebalanced,
+    MemberAwaited,
     MemberJoined,
     MemberRemoved,
     OffsetsExpired,
@@ -59,13 +61,31 @@ G, M = GroupId("g"), MemberId("m")
             {"member": "m", "client": "app", "host": "/127.0.0.1"},
         ),
         (
-            MemberRemoved(G, M, RemovalReason.LEFT),
+            MemberRemoved(G, M, "app", "/127.0.0.1", RemovalReason.LEFT, "the consumer is being closed"),
             logging.INFO,
             "member removed",
-            {"member": "m", "reason": "left"},
+            {
+                "member": "m",
+                "client": "app",
+                "host": "/127.0.0.1",
+                "reason": "left",
+                "client_reason": "the consumer is being closed",
+            },
         ),
         (
-            MemberRemoved(G, M, RemovalReason.SESSION_TIMEOUT),
+            MemberAwaited(G, M, "app", "/127.0.0.1", Awaited.REJOIN, 30_000),
+            logging.WARNING,
+            "member has not rejoined",
+            {"member": "m", "client": "app", "host": "/127.0.0.1", "waited_ms": 30_000},
+        ),
+        (
+            MemberAwaited(G, M, "app", "/127.0.0.1", Awaited.SYNC, 30_000),
+            logging.WARNING,
+            "member has not synced",
+            {"member": "m", "client": "app", "host": "/127.0.0.1", "waited_ms": 30_000},
+        ),
+        (
+            MemberRemoved(G, M, "app", "/127.0.0.1", RemovalReason.SESSION_TIMEOUT),
             logging.WARNING,
             "member removed",
             {"member": "m", "reason": "session-timeout"},
@@ -94,7 +114,7 @@ def test_the_reason_of_a_rebalance_is_what_happened_since_the_last_one(
             GroupRebalanced(G, 1, 1),
             MemberJoined(G, MemberId("b"), "app", "/127.0.0.1"),
             MemberJoined(G, MemberId("c"), "app", "/127.0.0.1"),
-            MemberRemoved(G, MemberId("a"), RemovalReason.SESSION_TIMEOUT),
+            MemberRemoved(G, MemberId("a"), "app", "/127.0.0.1", RemovalReason.SESSION_TIMEOUT),
             MemberJoined(GroupId("other"), MemberId("d"), "app", "/127.0.0.1"),
             GroupRebalanced(G, 2, 2),
         ):
@@ -110,7 +130,7 @@ def test_rebalances_and_removed_members_are_counted() -> None:
         GroupRebalanced(G, 1, 2, 1500),
         GroupRebalanced(G, 2, 2, 20),
         GroupRebalanced(G, 3, 2),
-        MemberRemoved(G, M, RemovalReason.DID_NOT_REVOKE),
+        MemberRemoved(G, M, "app", "/127.0.0.1", RemovalReason.DID_NOT_REVOKE),
     ):
         log.take(event)
     found = {

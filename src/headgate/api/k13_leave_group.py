@@ -18,6 +18,8 @@ from headgate.security.resources import Operation
 from headgate.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 _SEVERAL_MEMBERS_SINCE_VERSION = 3
+_LONGEST_REASON = 255
+"""Characters of a client's reason that are kept, as in Kafka."""
 _MOST_MEMBERS_AT_ONCE = 500
 """A response for more members is encoded in a thread."""
 
@@ -48,6 +50,7 @@ def _members(request: LeaveGroupRequest, has_several: bool) -> tuple[LeavingMemb
         LeavingMember(
             MemberId(member.member_id),
             None if member.group_instance_id is None else InstanceId(member.group_instance_id),
+            None if member.reason is None else member.reason[:_LONGEST_REASON],
         )
         for member in request.members
     )

@@ -58,6 +58,13 @@ class MemberJoined(NamedTuple):
     client_host: str
 
 
+class Awaited(StrEnum):
+    """What a classic group waits for."""
+
+    REJOIN = "rejoin"
+    SYNC = "sync"
+
+
 class RemovalReason(StrEnum):
     """Why a member was removed from its group."""
 
@@ -82,7 +89,22 @@ class MemberRemoved(NamedTuple):
 
     group_id: GroupId
     member_id: MemberId
+    client_id: str
+    client_host: str
     reason: RemovalReason
+    client_reason: str | None = None
+    """Why it left, in the words of the client that removed it (KIP-800)."""
+
+
+class MemberAwaited(NamedTuple):
+    """A classic group has been waiting for this member for long; the member sends heartbeats."""
+
+    group_id: GroupId
+    member_id: MemberId
+    client_id: str
+    client_host: str
+    awaited: Awaited
+    waited_ms: int
 
 
 class GroupRebalanced(NamedTuple):
@@ -117,6 +139,7 @@ Event = (
     | GroupCreated
     | MemberJoined
     | MemberRemoved
+    | MemberAwaited
     | GroupRebalanced
     | GroupDeleted
     | TransactionTimedOut

@@ -10,11 +10,13 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from headgate.core.events import (
+    Awaited,
     Event,
     GroupCreated,
     GroupDeleted,
     GroupExpired,
     GroupRebalanced,
+    MemberAwaited,
     MemberJoined,
     MemberRemoved,
     OffsetsExpired,
@@ -53,10 +55,17 @@ class EventLog:
                 logger.info("member joined", extra={**fields, "client": client_id, "host": client_host})
             case GroupRebalanced():
                 self._rebalanced(event)
-            case MemberRemoved(group_id, member_id, reason):
+            case MemberAwaited(group_id, member_id, client_id, client_host, awaited, waited_ms):
+                fields = {"group": group_id, "member": member_id, "client": client_id, "host": client_host}
+                line = "member has not rejoined" if awaited is Awaited.REJOIN else "member has not synced"
+                logger.warning(line, extra={**fields, "waited_ms": waited_ms})
+            case MemberRemoved(group_id, member_id, client_id, client_host, reason, client_reason):
                 self._removed[reason] += 1
                 self._note(group_id, str(reason))
-                fields = {"group": group_id, "member": member_id, "reason": str(reason)}
+                fields = {"group": group_id, "member": member_id, "client": client_id, "host": client_host}
+                fields["reason"] = str(reason)
+                if client_reason:
+                    fields["client_reason"] = client_reason
                 level = logging.INFO if reason in _AS_ASKED else logging.WARNING
                 logger.log(level, "member removed", extra=fields)
             case OffsetsExpired(group_id, offset_count, reason, retention_ms):

@@ -111,6 +111,8 @@ class LeavingMember(NamedTuple):
 
     member_id: MemberId
     instance_id: InstanceId | None
+    reason: str | None = None
+    """Why it is removed, in the words of the client."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

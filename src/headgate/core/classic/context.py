@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.core.classic.group import ClassicGroup, Member
+from headgate.core.classic.state import ClassicState
 from headgate.core.deadlines import Deadlines
-from headgate.core.events import Events, GroupCreated, MemberJoined, MemberRemoved, RemovalReason
+from headgate.core.events import (
+    Awaited,
+    Events,
+    GroupCreated,
+    MemberAwaited,
+    MemberJoined,
+    MemberRemoved,
+    RemovalReason,
+)
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.domain.settings import Settings
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """Time that a new member may wait for its first generation before it is removed, as in Kafka."""
+REPORTED_WAIT_MS = 30_000
+"""Time after which a member is reported that a rebalance waits for."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,9 +66,23 @@ class ClassicContext:
             MemberJoined(group.group_id, member.member_id, member.client_id, member.client_host)
         )
 
-    def removed(self, group: ClassicGroup, member_id: MemberId, reason: RemovalReason) -> None:
+    def removed(
+        self, group: ClassicGroup, member: Member, reason: RemovalReason, client_reason: str | None = None
+    ) -> None:
         """Report a removed member."""
-        self.events.report(MemberRemoved(group.group_id, member_id, reason))
+        client = (member.client_id, member.client_host)
+        self.events.report(MemberRemoved(group.group_id, member.member_id, *client, reason, client_reason))
+
+    def awaited(self, group: ClassicGroup, member: Member) -> None:
+        """Report a member for which the group has been waiting for long, once for each wait."""
+        waited_ms = self.system_time - group.state_timestamp
+        if waited_ms < REPORTED_WAIT_MS or member.member_id in group.reported:
+            return
+        group.reported.add(member.member_id)
+        is_joining = group.state is ClassicState.PREPARING_REBALANCE
+        awaited = Awaited.REJOIN if is_joining else Awaited.SYNC
+        client = (member.client_id, member.client_host)
+        self.events.report(MemberAwaited(group.group_id, member.member_id, *client, awaited, waited_ms))
 
     def start_session(self, group: ClassicGroup, member: Member) -> None:
         """Restart the member's session timer."""

@@ -70,6 +70,7 @@ class ClassicGroup:
         "protocol_name",
         "protocol_support",
         "protocol_type",
+        "reported",
         "state",
         "state_timestamp",
         "subscription",
@@ -91,6 +92,8 @@ class ClassicGroup:
         """Member ids that were given out and have not joined yet (an ordered set)."""
         self.pending_syncs: dict[MemberId, None] = {}
         """Members of this generation that have not synced yet (an ordered set)."""
+        self.reported: set[MemberId] = set()
+        """Members that were reported as awaited since the state changed."""
         self.awaiting_joins = 0
         self.protocol_support: dict[str, int] = {}
         """Number of members that support a protocol."""
@@ -161,6 +164,7 @@ class ClassicGroup:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} to {state.value}"
         self.state = state
         self.state_timestamp = system_time
+        self.reported.clear()
 
     @property
     def is_idle(self) -> bool:

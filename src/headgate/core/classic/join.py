@@ -162,7 +162,7 @@ def _replace_static(
     old_leader = group.leader
     member = group.replace(old, command.new_member_id)
     group.update(member, command)
-    context.removed(group, old.member_id, RemovalReason.REPLACED)
+    context.removed(group, old, RemovalReason.REPLACED)
     context.joined(group, member)
     context.start_session(group, member)
     if group.state is ClassicState.STABLE and group.vote() == group.protocol_name:

@@ -31,9 +31,14 @@ def heartbeat(context: ClassicContext, group: ClassicGroup, command: Heartbeat) 
         return error
     if command.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    context.start_session(group, group.members[command.member_id])
+    member = group.members[command.member_id]
+    context.start_session(group, member)
     if group.state is ClassicState.PREPARING_REBALANCE:
+        if member.awaiting_join is None:
+            context.awaited(group, member)
         return ErrorCode.REBALANCE_IN_PROGRESS
+    if group.state is ClassicState.COMPLETING_REBALANCE and member.member_id in group.pending_syncs:
+        context.awaited(group, member)
     return ErrorCode.NONE
 
 
@@ -63,11 +68,15 @@ def _leave_one(
         error = group.member_error(member_id, leaving.instance_id)
         if error:
             return error, NOTHING
-    return ErrorCode.NONE, _remove(context, group, member_id, RemovalReason.LEFT)
+    return ErrorCode.NONE, _remove(context, group, member_id, RemovalReason.LEFT, leaving.reason)
 
 
 def _remove(
-    context: ClassicContext, group: ClassicGroup, member_id: MemberId, reason: RemovalReason
+    context: ClassicContext,
+    group: ClassicGroup,
+    member_id: MemberId,
+    reason: RemovalReason,
+    client_reason: str | None = None,
 ) -> GroupEffects:
     """Remove a member or a pending member, and answer its parked requests."""
     context.end_session(group, member_id)
@@ -75,7 +84,7 @@ def _remove(
     if member is None:
         group.remove(member_id)
         return NOTHING
-    context.removed(group, member_id, reason)
+    context.removed(group, member, reason, client_reason)
     join_token, sync_token = group.take_join(member), group.take_sync(member)
     group.remove(member_id)
     return Effects((), list(_gone(join_token, sync_token)))

@@ -94,7 +94,7 @@ def complete_join(context: ClassicContext, group: ClassicGroup) -> GroupEffects:
         if member.awaiting_join is None and member.instance_id is None:
             group.remove(member.member_id)
             context.end_session(group, member.member_id)
-            context.removed(group, member.member_id, RemovalReason.DID_NOT_REJOIN)
+            context.removed(group, member, RemovalReason.DID_NOT_REJOIN)
     if group.members and not _elect_leader(group):
         # Only static members are left, and none rejoined: no generation can start.
         context.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
@@ -177,8 +177,8 @@ def on_sync_deadline(context: ClassicContext, group: ClassicGroup) -> GroupEffec
     """Remove the members that have not synced in time."""
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.pending_syncs:
         return NOTHING
-    for member_id in list(group.pending_syncs):
-        group.remove(member_id)
-        context.end_session(group, member_id)
-        context.removed(group, member_id, RemovalReason.DID_NOT_SYNC)
+    for member in [group.members[member_id] for member_id in group.pending_syncs]:
+        group.remove(member.member_id)
+        context.end_session(group, member.member_id)
+        context.removed(group, member, RemovalReason.DID_NOT_SYNC)
     return prepare_rebalance(context, group)

@@ -38,7 +38,7 @@ from headgate.core.pause.contract import Pausing
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis
-from headgate.records import ConsumerRecord, GroupTombstone, MemberState
+from headgate.records import ConsumerGroupMemberMetadata, ConsumerRecord, GroupTombstone, MemberState
 
 
 class GroupMigration(GroupDowngrade, Protocol):
@@ -180,7 +180,7 @@ class ConsumerDispatch:
         result = HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch)
         if command.member_epoch == LEAVING_FOR_A_WHILE:
             return result, Effects(away(context, group, member))
-        context.events.report(MemberRemoved(group.group_id, member.member_id, RemovalReason.LEFT))
+        _report_removed(context, group, member.metadata, RemovalReason.LEFT)
         return result, self._migration.remove(context, group, [member.member_id])
 
     def _not_found(self, group_id: GroupId) -> GroupRefusal:
@@ -204,18 +204,19 @@ class ConsumerDispatch:
 
     def leave(self, group: ConsumerGroup, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
         """Remove members for an administrator or a client of the classic protocol."""
-        outcomes, gone = [], []
+        outcomes: list[tuple[LeavingMember, ErrorCode]] = []
+        gone: dict[MemberId, str | None] = {}
         for leaving in command.members:
             member_id, error = _leaving_member(group, leaving)
             if not error and member_id in gone:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
             if not error:
-                gone.append(member_id)
+                gone[member_id] = leaving.reason
             outcomes.append((leaving, error))
         context = self._groups.context(group.group_id, now)
-        for member_id in gone:
-            context.events.report(MemberRemoved(group.group_id, member_id, RemovalReason.LEFT))
-        removal = self._migration.remove(context, group, gone)
+        for member_id, reason in gone.items():
+            _report_removed(context, group, group.members[member_id], RemovalReason.LEFT, reason)
+        removal = self._migration.remove(context, group, list(gone))
         return together(removal, answer(token, LeaveResult(members=tuple(outcomes))))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
@@ -231,7 +232,7 @@ class ConsumerDispatch:
         if member is None or not _is_late(member, timer.kind):
             return NOTHING
         reason = _REASONS.get(timer.kind, RemovalReason.SESSION_TIMEOUT)
-        context.events.report(MemberRemoved(group.group_id, member.member_id, reason))
+        _report_removed(context, group, member.metadata, reason)
         return self._migration.remove(context, group, [member.member_id])
 
 
@@ -240,6 +241,17 @@ _REASONS: Mapping[IntEnum, RemovalReason] = {
     TimerKind.MEMBER_JOIN: RemovalReason.DID_NOT_REJOIN,
     TimerKind.MEMBER_SYNC: RemovalReason.DID_NOT_SYNC,
 }
+
+
+def _report_removed(
+    context: ConsumerContext,
+    group: ConsumerGroup,
+    member: ConsumerGroupMemberMetadata,
+    reason: RemovalReason,
+    client_reason: str | None = None,
+) -> None:
+    client = (member.client_id, member.client_host)
+    context.events.report(MemberRemoved(group.group_id, member.member_id, *client, reason, client_reason))
 
 
 def _is_late(member: Member, kind: IntEnum) -> bool:
@@ -254,7 +266,7 @@ def _is_late(member: Member, kind: IntEnum) -> bool:
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> tuple[MemberId, ErrorCode]:
     """Return the member to remove: by its instance id if it has one, which makes the member id optional."""
-    member_id, instance_id = leaving
+    member_id, instance_id, _ = leaving
     if instance_id is None:
         error = ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
         return member_id, error
