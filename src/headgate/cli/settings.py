@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from headgate.cli.connecting import Output, check_output
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.group_settings import GROUP_SETTINGS
 from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _COLUMNS = ("name", "type", "default", "range", "choices", "broker_name", "doc")
 
@@ -45,9 +49,6 @@ def settings(
     if output == "json":
         typer.echo(json.dumps([_as_json(setting) for setting in table.values()], indent=2))
         return
-    from rich.markup import escape
-    from rich.table import Table  # imported here, because `serve` does not need it
-
     from headgate.cli.printing import output_console, print_csv
 
     if output == "csv":
@@ -55,12 +56,42 @@ def settings(
         print_csv(({**row, "choices": ",".join(row["choices"])} for row in rows), _COLUMNS)
         return
 
-    grid = Table("setting", "type", "default", "range", "meaning", title=f"Settings of {whose}")
-    for setting in table.values():
-        row = _as_json(setting)
-        shown = [row["name"], row["type"], row["default"], row["range"] or ", ".join(setting.choices)]
-        grid.add_row(*("-" if one in (None, "") else escape(one) for one in shown), escape(_meaning(setting)))
-    output_console().print(grid)
+    console = output_console()
+    if console.is_terminal:
+        _print_blocks(console, table.values())
+    else:
+        _print_grid(console, table.values(), f"Settings of {whose}")
+
+
+def _print_grid(console: Console, settings: Iterable[Setting], title: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    grid = Table("setting", "type", "default", "range", "meaning", title=title)
+    for setting in settings:
+        name, *values = _cells(setting)
+        grid.add_row(name, *(escape(one or "-") for one in values), escape(_meaning(setting)))
+    console.print(grid)
+
+
+def _print_blocks(console: Console, settings: Iterable[Setting]) -> None:
+    """Print a line for the name and the values, and the meaning below: a table would cut names."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for setting in settings:
+        name, kind, default, values = _cells(setting)
+        if setting.choices:
+            values = f"one of {values}"
+        details = ", ".join(one for one in (kind, values, default and f"default {default}") if one)
+        console.print(Text.assemble((name, "bold"), f"  {details}"))
+        console.print(Padding(Text(_meaning(setting)), (0, 0, 0, 4)))
+
+
+def _cells(setting: Setting) -> tuple[str, str, str, str]:
+    """Return name, type, default, and range or choices; what there is not is empty."""
+    row = _as_json(setting)
+    return row["name"], row["type"], row["default"] or "", row["range"] or ", ".join(setting.choices)
 
 
 def _meaning(setting: Setting) -> str:
