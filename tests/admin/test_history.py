@@ -282,7 +282,7 @@ def recreate_flights(broker: Broker, delete_only: bool = False) -> None:
 def test_offsets_of_a_deleted_topic_are_not_restored_into_one_of_its_name(
     broker: Broker, admin: Admin, group: str, happening: str
 ) -> None:
-    """Whether the offset was removed with the topic or before. Later commits can be undone."""
+    """Whether the offset was removed with the topic or before. Later commits can be undone, once."""
     alter(admin, group, p0=1, p1=CommittedOffset(5, 1, "of the first"))
     then = now()
     time.sleep(0.003)
@@ -321,6 +321,9 @@ def test_offsets_of_a_deleted_topic_are_not_restored_into_one_of_its_name(
     assert [one.topic_now for one in second.changes] == [TopicNow.SAME, *[TopicNow.RECREATED] * 2]
     admin.undo(group)
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(0)}
+    time.sleep(0.003)
+    with pytest.raises(AlreadyUndone):
+        admin.undo(group)
     time.sleep(0.003)
     admin.delete_offsets(group, [FIRST])
     admin.undo(group)

@@ -135,13 +135,15 @@ def taken_back(planned: PlannedUndo, history: OffsetHistory) -> Millis | None:
 
 
 def _time_taken_back(planned: PlannedRestore, history: PartitionHistory | None) -> Millis | None:
-    changes = list(history.changes[:LOOKED_BACK]) if history is not None else []
-    if history is None or any(each.topic_now is not TopicNow.SAME for each in changes) or len(changes) < 2:
+    if history is None or len(history.changes) < 2:
         return None
-    if len(changes) < LOOKED_BACK and history.earlier is not Earlier.NOTHING:
+    newest, before, *earlier = history.changes[:LOOKED_BACK]
+    if newest.topic_now is not TopicNow.SAME or before.topic_now is not TopicNow.SAME:
         return None
-    first = changes[2].committed if len(changes) == LOOKED_BACK else None
-    newest, before = changes[:2]
+    if not earlier and history.earlier is not Earlier.NOTHING:
+        return None
+    # An offset of a topic that was deleted since is restored as no offset.
+    first = earlier[0].committed if earlier and earlier[0].topic_now is TopicNow.SAME else None
     is_as_planned = (newest.committed, before.committed) == (planned.committed, planned.restored)
     return before.time if is_as_planned and newest.committed == first else None
 
