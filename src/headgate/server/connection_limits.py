@@ -4,18 +4,19 @@ As in Kafka, a connection above the first limit waits until another one closes, 
 is closed at once. Waiting connections stay in the backlog of the listening socket. Only those accepted in the
 same call as the last one within the limit are open, and they are not read.
 
-The last file descriptors of the process are reserved for logs: a connection that would use one is closed.
+The last file descriptors of the process are reserved for logs (`descriptors.py`): a connection that would use
+one is closed.
 """
 
 from __future__ import annotations
 
 import logging
-import resource
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from headgate.domain.setting import INT_MAX
+from headgate.server.descriptors import descriptors_of_connections
 from headgate.server.seldom import Seldom
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,6 @@ class Limited(Protocol):
         ...
 
 
-MOST_RESERVED = 256
-"""Descriptors reserved for logs, at most a quarter of all: requests on open connections open logs."""
 NO_LIMITS: Mapping[str, Any] = {"max.connections": INT_MAX, "max.connections.per.ip": INT_MAX}
 
 
@@ -45,8 +44,7 @@ class ConnectionLimits:
         self._waiting: dict[Limited, None] = {}
         """Connections above the limit, in the order of their arrival."""
         self._log = Seldom()
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most_descriptors = most - min(most // 4, MOST_RESERVED)
+        self._most_descriptors = descriptors_of_connections()
         self.is_full = False
         """Whether the limit is reached."""
         self.on_full: Callable[[bool], None] = lambda is_full: None

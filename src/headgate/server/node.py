@@ -36,6 +36,7 @@ from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
 from headgate.server.coordinator import Coordinator
+from headgate.server.descriptors import most_open_logs
 from headgate.server.erasure import OffsetErasure
 from headgate.server.event_log import EventLog
 from headgate.server.expiry_gauges import expiry_gauges
@@ -103,6 +104,7 @@ class BrokerNode:
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
         self.topics.use_thread(self._batch_checks)
+        self.topics.limit_open_logs(most_open_logs())
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self._coordinators: list[Coordinator[Any]] = []

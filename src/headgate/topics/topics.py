@@ -123,6 +123,10 @@ class Topics:
         """Run there what may take a while, such as writing a snapshot of many producers."""
         self._shared.run_aside = run_aside
 
+    def limit_open_logs(self, most: int) -> None:
+        """Let at most so many logs have open files; beyond it, the least recently used one closes them."""
+        self._shared.open_files_limit = most
+
     @property
     def waiters(self) -> Waiters:
         """The waiting long polls for any records."""

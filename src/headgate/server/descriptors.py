@@ -1,0 +1,31 @@
+"""How connections and logs share the file descriptors of the process.
+
+A log gives its descriptor back when another one needs it, a connection does not. The last ones are therefore
+reserved for logs: for those that stay open between requests, and for files that are open for a moment only,
+such as directories that are synced.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Final
+
+MOST_FOR_LOGS: Final = 640
+"""Descriptors for logs, at most half of all."""
+_SHARE_LEFT_OPEN: Final = 0.8
+
+
+def descriptors_of_connections() -> int:
+    """Return the first descriptor that no connection may have."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most - _for_logs(most)
+
+
+def most_open_logs() -> int:
+    """Return how many logs may have open files between requests."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return int(_for_logs(most) * _SHARE_LEFT_OPEN)
+
+
+def _for_logs(most: int) -> int:
+    return min(most // 2, MOST_FOR_LOGS)
