@@ -116,6 +116,26 @@ def test_an_error_of_the_opening_is_raised_at_the_use(disk: Disk) -> None:
     assert partition.log.log_end_offset == 2
 
 
+def test_an_attempt_that_takes_long_is_repeated_seldom(disk: Disk) -> None:
+    """Clients repeat their requests at once: without a pause the disk would be read all the time."""
+    partition = restarted(disk).partition(0)
+    opening = partition.opening()
+    assert opening is not None
+    disk.files.inject(Fault(errno.EIO, "pread"))
+    opening()
+    assert partition._opening is not None
+    partition._opening.seconds = 60.0
+    clock = [100.0]
+    partition.topic.shared.seconds = lambda: clock[0]
+    for clock[0] in (100.0, 279.0):
+        with pytest.raises(OSError):
+            _ = partition.log
+        assert not partition.needs_opening
+    clock[0] = 281.0
+    assert partition.needs_opening
+    assert partition.log.log_end_offset == 2
+
+
 def test_an_unwritten_or_open_partition_needs_no_opening(disk: Disk) -> None:
     """There is no log to read."""
     topic = create(disk.start(), disk, "letters", 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.topics import trouble
-from headgate.topics.trouble import PartitionTrouble, Trouble
+from headgate.topics.trouble import PartitionTrouble, Trouble, Unread
 
 LOGGER = logging.getLogger("tests.topics.trouble")
 LOG = Path("/data/letters-0")
@@ -86,7 +86,7 @@ def test_a_durable_log_works_again_when_a_later_append_is_synced(caplog: pytest.
 def test_read_and_write_failures_are_independent(caplog: pytest.LogCaptureFixture) -> None:
     """A disk that accepts writes may fail to read."""
     one = PartitionTrouble(LOGGER, LOG)
-    one.read_failed(OSError(errno.EIO, "Input/output error"))
+    one.read_failed(OSError(errno.EIO, "Input/output error"), Unread(0))
     one.appended(is_enough=True)
     assert events(caplog) == ["read failed"]
     one.was_read()

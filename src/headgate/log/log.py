@@ -46,6 +46,10 @@ _SEGMENTS_AT_ONCE = 8
 """Number of segments whose files one call removes: each takes 0.3 ms, on a busy disk 100 times as long."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Log:
     """The log of one partition. Use `Log.open`.
 
@@ -66,6 +70,7 @@ class Log:
         "directory",
         "log_end_offset",
         "log_start_offset",
+        "on_failed",
         "replacement",
         "settings",
     )
@@ -84,6 +89,10 @@ class Log:
         self.replacement = Replacement(files, directory)
         """The compaction decides and settles here; `replace_segments` carries it out."""
         self._failure: OSError | None = None
+        self.on_failed: Callable[[], None] = _nothing
+        """Called when the log accepts no more appends, whatever the reason was: also an error of a compaction
+        or of closing files. Not called for a log that is given up.
+        """
         self._is_as_closed = False
         """Whether the directory has exactly what the last `close` made durable."""
         self._is_deleted = False
@@ -224,7 +233,7 @@ class Log:
         try:
             segment.cut_back()
         except OSError as error:
-            self._failure = error
+            self._fail(error)
 
     def _roll(self) -> Segment:
         closing = self._segments.active
@@ -234,7 +243,7 @@ class Log:
             try:
                 closing.finish()
             except OSError as error:
-                self._failure = error
+                self._fail(error)
                 raise
         interval = self.settings.index_interval_bytes
         segment = Segment(self._files, self.directory, self.log_end_offset, interval)
@@ -258,7 +267,7 @@ class Log:
         try:
             return self._durability.begin(self.log_end_offset, self.replacement.generation)
         except OSError as error:
-            self._failure = error
+            self._fail(error)
             raise
 
     def complete_sync(self, request: SyncRequest) -> None:
@@ -276,7 +285,7 @@ class Log:
             error = request.error if request.has_run else OSError(errno.EIO, "the sync did not run")
             if error is not None:
                 self._durability.failed(request)
-                self._failure = error
+                self._fail(error)
                 raise error
             if self._failure is not None:
                 self._refuse()
@@ -294,8 +303,12 @@ class Log:
 
     def fail(self, error: OSError) -> None:
         """Refuse appends until `recover`: for callers that learn of a failed sync in other ways."""
-        self._failure = error
         self._durability.forget_run()
+        self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = error
+        self.on_failed()
 
     def recover(self) -> Recovery | None:
         """Read the log again from the disk, and accept appends again if that and its sync succeed.
@@ -444,7 +457,7 @@ class Log:
                 self.replacement.revoke(min(self.compacted_to, offset))
             self._truncate(offset)
         except OSError as error:
-            self._failure = error
+            self._fail(error)
             raise
 
     def _truncate(self, offset: int) -> None:
@@ -501,7 +514,7 @@ class Log:
         try:
             carry_out(self._files, self.directory, state)
         except OSError as error:
-            self._failure = error
+            self._fail(error)
             raise
         for segment in (*old, *new):
             segment.close_file()
@@ -520,7 +533,7 @@ class Log:
             try:
                 segment.close_file()
             except OSError as error:
-                self._failure = self._failure or error
+                self._fail(self._failure or error)
         for segment in self._segments.closed:
             if segment.indexes_synced:
                 segment.unload_indexes()

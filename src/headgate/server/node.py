@@ -130,6 +130,7 @@ class BrokerNode:
         self._lags = LagGauges(self.topics, settings, self._open_soon)
         self._is_started = False
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
+        self._disk_slices = SliceRunner("failing logs", watch=self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._trying_disk: asyncio.Task[None] | None = None
         self._compaction.on_failed = self._look_at_log
@@ -186,6 +187,7 @@ class BrokerNode:
         self.request_work.close()
         self._batch_checks.close()
         self._slices.close()
+        self._disk_slices.close()
         self._compaction.close()
         self.history.close()
         for coordinator in self._coordinators:
@@ -307,27 +309,16 @@ class BrokerNode:
     async def _try_disk(self) -> None:
         """Try failing logs until all work."""
         pause_ms = TRY_DISK_MS
+        slices = self._disk_slices
         while self.topics.failing:
             await asyncio.sleep(pause_ms / 1000)
             try:
-                results = await self._tried_disk()
+                results = await slices.run(self.housekeeping.try_failing(slices.is_slice_over))
             except Exception as failure:
                 unexpected(Where.HOUSEKEEPING, "failing logs cannot be tried again", failure)
                 results = [False]
             still_fails = bool(results) and not any(results)
             pause_ms = min(2 * pause_ms, MOST_TRY_DISK_MS) if still_fails else TRY_DISK_MS
-
-    async def _tried_disk(self) -> list[bool]:
-        """Try failing logs, one in each step of the loop; return which of them work."""
-        results: list[bool] = []
-        tries = self.housekeeping.try_failing()
-        while True:
-            with self.watch.step("failing logs"):
-                result = next(tries, None)
-            if result is None:
-                return results
-            results.append(result)
-            await asyncio.sleep(0)
 
     def _tidy_catalogue(self) -> None:
         try:

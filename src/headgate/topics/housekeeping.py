@@ -25,7 +25,7 @@ _RECOVERED_A_ROUND = 256
 """Number of logs, left unclean by a crash, that a round recovers: each may take seconds."""
 
 _TRIED_A_ROUND = 32
-"""Number of failing logs that are tried one after another."""
+"""Number of failing logs that are tried before the results count."""
 
 
 class Housekeeping:
@@ -50,25 +50,28 @@ class Housekeeping:
         yield from self._look_after_all(now, is_slice_over)
         self._topics.remove_leftovers()
 
-    def try_failing(self) -> Iterator[bool]:
-        """Try whether logs that could not be written can be again: some of them, in turn, and more as long as
-        all of these can. Yield the result of each; the loop may run in between.
+    def try_failing(self, is_slice_over: Callable[[], bool] = lambda: False) -> Steps[list[bool]]:
+        """Try whether logs that could not be used can be again: some of them, in turn, and more as long as
+        all of these can. Return, in steps, the result of each.
         """
         failing = self._topics.failing
-        works = True
-        while failing and works:
+        results: list[bool] = []
+        while failing and all(results):
             for key in list(islice(failing, _TRIED_A_ROUND)):
-                try_disk = failing.pop(key, None)
+                if is_slice_over():
+                    yield None
+                try_disk = failing.get(key)
                 if try_disk is None:
                     continue
                 is_over = False
                 try:
-                    is_over = try_disk()
-                finally:  # also after an unexpected exception: it is tried again
+                    is_over = yield from try_disk()
+                finally:  # also after an unexpected exception: it is tried again, after the others
+                    failing.pop(key, None)
                     if not is_over:
-                        failing.setdefault(key, try_disk)
-                works = works and is_over
-                yield is_over
+                        failing[key] = try_disk
+                results.append(is_over)
+        return results
 
     def _look_after_all(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
         expired_before = Millis(now - self._topics.settings["producer.id.expiration.ms"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from time import perf_counter
 from typing import NamedTuple
 
 from headgate.log.log import Log
@@ -26,10 +27,12 @@ class Opened(NamedTuple):
 class LogOpening:
     """One opening: the work, to be run once in another thread, and its result."""
 
-    __slots__ = ("_load", "future")
+    __slots__ = ("_load", "future", "seconds")
 
     def __init__(self, load: Callable[[], Opened]) -> None:
         self._load = load
+        self.seconds = 0.0
+        """How long an attempt in the other thread took that failed."""
         self.future: Future[Opened] = Future()
         """Completes when the log is opened, and also on failure."""
 
@@ -37,9 +40,11 @@ class LogOpening:
         """Read the log. An error is raised by the user of the log, not here."""
         if not self.future.set_running_or_notify_cancel():
             return  # the log was needed before this began
+        began = perf_counter()
         try:
             self.future.set_result(self._load())
         except BaseException as problem:
+            self.seconds = perf_counter() - began
             self.future.set_exception(problem)
             if not isinstance(problem, Exception):
                 raise

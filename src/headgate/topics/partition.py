@@ -7,7 +7,7 @@ Rules:
    committed records see those below the last stable offset (`transactions.py`).
 2. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
    append first tries to recover the log, so the partition continues when the disk works again. Without
-   appends `try_disk` finds that out.
+   requests `try_disk` finds that out, also for a log that cannot be opened or read.
 3. Transactions, the state of producers and leader epochs are derived from the log (`derived_state.py`).
 4. Retention does not delete the records of an undecided transaction.
 """
@@ -32,8 +32,10 @@ from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_
 from headgate.topics.partition_log import OwningTopic, PartitionLog
 from headgate.topics.producers import ProducerState
 from headgate.topics.transactions import OpenTransaction, TransactionMarker, Verification
+from headgate.topics.trouble import Unread
 
 if TYPE_CHECKING:
+    from headgate.log.compaction import Steps
     from headgate.log.log import Log
 
 logger = logging.getLogger(__name__)
@@ -170,6 +172,7 @@ class Partition(PartitionLog):
 
     def _open(self) -> Log:
         log = super()._open()
+        log.on_failed = self._try_disk_later
         if self._trouble is not None:  # it could not be opened before
             self._trouble.was_read()
             if self._trouble.is_write_failing:
@@ -177,20 +180,32 @@ class Partition(PartitionLog):
         return log
 
     def _try_disk_later(self) -> None:
-        """Have the log tried again without appends. That of a coordinator is not: it recovers its own."""
-        if not self.topic.is_internal:
-            self.topic.shared.failing[self.key] = self.try_disk
-            self.topic.shared.on_failing()
+        """Have the log tried again without requests."""
+        self.topic.shared.failing[self.key] = self.try_disk
+        self.topic.shared.on_failing()
 
-    def try_disk(self) -> bool:
-        """Try whether the log can be written again, without a record; return False to be called again.
+    def try_disk(self) -> Steps[bool]:
+        """Try, in steps, whether the log can be opened, written and read again, without a record. Return
+        False to be called again.
 
-        Without that a log that no producer uses any more would count as failing for ever.
+        Without that a log that no client uses any more would count as failing for ever, and clients may wait
+        until none does. The log of a coordinator is only read: its coordinator recovers it.
         """
-        is_over = self._is_writable_again()
-        if is_over:
+        opening = self.opening()
+        if opening is not None:
+            yield opening
+        if self.is_being_read:
+            return False  # another caller opens it
+        try:
+            log = None if self.topic.is_deleted else self._existing_log
+        except (OSError, CorruptBatch):
+            return False
+        if log is None:
+            return True
+        if not self.topic.is_internal and self._is_writable_again(log):
             self.advance()  # a recovery makes durable what was written before the failure
-        return is_over
+        yield from self._read_again(log)
+        return not self.is_failing
 
     def refused_before_append(self, data: Buffer) -> None:
         """Note that a producer's batch was refused before it came here: it may be sent again, and what
@@ -235,6 +250,23 @@ class Partition(PartitionLog):
         if self._trouble is not None:
             self._trouble.appended(is_enough=not self.topic.policy.is_durable)
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
+
+    def _read_again(self, log: Log) -> Steps[None]:
+        """Try, in steps, to read what could not be read."""
+        trouble = self._trouble
+        if trouble is None or trouble.unread is None:
+            return
+        offset, timestamp = trouble.unread
+        if timestamp is not None:
+            found = yield from self.find_offset(timestamp)
+            if found.error != ErrorCode.NONE:
+                return
+        elif log.log_start_offset <= offset < log.log_end_offset:
+            try:
+                log.read(offset, 1)
+            except (OSError, CorruptBatch):
+                return
+        trouble.was_read()
 
     def _append_failed(self, problem: OSError | CorruptBatch) -> AppendResult:
         self._known_trouble().append_failed(problem)
@@ -356,10 +388,10 @@ class Partition(PartitionLog):
                 if self._trouble is not None:
                     self._trouble.was_read()
         except CorruptBatch as problem:
-            self._known_trouble().read_failed(problem)
+            self._read_failed(problem, Unread(offset))
             return ReadResult(ErrorCode.CORRUPT_MESSAGE)
         except OSError as failure:
-            self._known_trouble().read_failed(failure)
+            self._read_failed(failure, Unread(offset))
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return ReadResult(ErrorCode.NONE, watermark, start, records, stable, aborted)
 
@@ -376,8 +408,12 @@ class Partition(PartitionLog):
             visible = Visible(end, self.leader_epoch, self._derived.epochs)
             return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:
-            self._known_trouble().read_failed(problem)
+            self._read_failed(problem, Unread(timestamp=timestamp))
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _read_failed(self, problem: OSError | CorruptBatch, unread: Unread) -> None:
+        self._known_trouble().read_failed(problem, unread)
+        self._try_disk_later()
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Check the leader epoch that a client expects; -1 accepts any."""

@@ -41,10 +41,19 @@ logger = logging.getLogger(__name__)
 
 _MEND_EVERY_SECONDS = 1.0
 """Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
+_LONG_OPENING_SECONDS = 0.1
+_PAUSE_AFTER_LONG = 3.0
+"""A failed attempt to open a log that took longer than that is repeated for requests after a pause of so many
+times its length: it may have read all of the log.
+"""
 _TRIED_BYTES = 1 << 20
 """Free space, in bytes, with which a log that could not be written counts as working: a large batch."""
 _WORTH_A_SNAPSHOT_BYTES = 1 << 20
 """If a larger log was read because it had no usable snapshot, one is written at once."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class OwningTopic(PartitionTopic, Protocol):
@@ -79,8 +88,10 @@ class PartitionLog:
     __slots__ = (
         "_announcements",
         "_derived",
+        "_failure_to_open",
         "_log",
         "_mend_at",
+        "_open_at",
         "_opening",
         "_trouble",
         "index",
@@ -95,6 +106,9 @@ class PartitionLog:
         self._log: Log | None = None
         self._opening: LogOpening | None = None
         """The opening of the log in another thread, until the log is first used."""
+        self._open_at = -math.inf
+        self._failure_to_open: OSError | CorruptBatch | None = None
+        """Why the log could not be opened at the last attempt."""
         self._mend_at = -math.inf
         self._derived = DerivedState(topic, index)
         self._announcements = Announcements(topic.shared, self.key)
@@ -128,7 +142,15 @@ class PartitionLog:
         """Return whether the log must be read from the disk, or waited for, before use."""
         if self._log is not None or not self.topic.is_written(self.index):
             return False
-        return self._opening is None or not self._opening.future.done()
+        if self._opening is None:
+            return self._recent_failure_to_open is None
+        return not self._opening.future.done()
+
+    @property
+    def _recent_failure_to_open(self) -> OSError | CorruptBatch | None:
+        """Why the log could not be opened a moment ago, if it is not tried again yet."""
+        failure = self._failure_to_open
+        return None if failure is None or self.topic.shared.seconds() >= self._open_at else failure
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.index}"
@@ -139,8 +161,7 @@ class PartitionLog:
             return
         self._derived.save_snapshot(self._log)
         self._log.close()
-        self.topic.log_closed(self, self._log)
-        self._log = None
+        self._release(self._log)
 
     def save_snapshot(self) -> None:
         """Write a snapshot of the derived state, which saves reading the log at the next start."""
@@ -151,9 +172,8 @@ class PartitionLog:
         """Close a log that was opened only for reading; its files are unchanged."""
         if self._log is not None and not self._derived.appended_bytes:
             self._log.close_files()
-            self.topic.log_closed(self, self._log)
+            self._release(self._log)
             self._derived.forget_producers()
-            self._log = None
 
     @property
     def is_being_read(self) -> bool:
@@ -169,9 +189,14 @@ class PartitionLog:
             self._opening.give_up()
         if self._log is not None:
             self._log.give_up()
-            self.topic.shared.closed(self._log)
-            self._log = None
+            self._release(self._log)
         self._derived.given_up()
+
+    def _release(self, log: Log) -> None:
+        """Forget a log that was closed."""
+        self.topic.log_closed(self, log)
+        log.on_failed = _nothing
+        self._log = None
 
     def opening(self) -> Callable[[], None] | None:
         """Return the work that reads the log from the disk, to be run once in another thread; None if not
@@ -192,8 +217,18 @@ class PartitionLog:
         return None if self._opening is None else self._opening.future
 
     def _open(self) -> Log:
-        opening, self._opening = self._opening, None
-        opened = self._load() if opening is None else opening.result()
+        """Open the log. Raises OSError and CorruptBatch, also if that failed a moment ago."""
+        if self._opening is None and (failure := self._recent_failure_to_open) is not None:
+            raise failure.with_traceback(None)
+        opening, self._opening = self._opening or LogOpening(self._load), None
+        try:
+            opened = opening.result()
+        except (OSError, CorruptBatch) as problem:
+            self._failure_to_open = problem
+            if opening.seconds > _LONG_OPENING_SECONDS:
+                self._open_at = self.topic.shared.seconds() + _PAUSE_AFTER_LONG * opening.seconds
+            raise
+        self._failure_to_open = None
         log = opened.log
         if self.topic.is_deleted:
             log.close_files()
@@ -257,11 +292,14 @@ class PartitionLog:
             self._mend(log)
         return log
 
-    def _is_writable_again(self) -> bool:
+    def _is_writable_again(self, log: Log) -> bool:
         """Recover the log if it failed, and reserve and release space. Return whether that succeeds."""
         trouble = self._trouble
-        if self.topic.is_deleted or self._log is None or trouble is None or not trouble.is_write_failing:
-            return True  # a log that cannot be opened is tried by its next user: that may read all of it
+        if log.failure is not None:  # perhaps outside of an append, such as in a compaction
+            trouble = self._known_trouble()
+            trouble.append_failed(log.failure)
+        elif trouble is None or not trouble.is_write_failing:
+            return True
         try:
             self._writable_log().try_space(_TRIED_BYTES)
         except (OSError, CorruptBatch):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headgate.domain.ids import TopicId, TopicName
 from headgate.domain.settings import Settings
@@ -14,6 +15,9 @@ from headgate.log.log import Log
 from headgate.topics.producers import ProducerCount
 from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import Waiters
+
+if TYPE_CHECKING:
+    from headgate.log.compaction import Steps
 
 RunAside = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
 """Runs a function, and then another one on the loop with the exception of the first, or None."""
@@ -47,8 +51,8 @@ class Shared:
     in_transaction: dict[tuple[TopicName, int], Transactions] = field(default_factory=dict)
     """The partitions with open transactions, as far as their logs were opened."""
     producers: ProducerCount = field(default_factory=ProducerCount)
-    failing: dict[tuple[TopicId, int], Callable[[], bool]] = field(default_factory=dict)
-    """For partitions that could not be written: tries whether they can be, and returns whether that is so."""
+    failing: dict[tuple[TopicId, int], Callable[[], Steps[bool]]] = field(default_factory=dict)
+    """For partitions that could not be used: tries whether they can be, and returns whether that is so."""
     on_failing: Callable[[], None] = lambda: None
     """Called when a partition is added to `failing`."""
     run_aside: RunAside = run_here

@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
@@ -40,6 +41,9 @@ from headgate.topics.shared import RunAside, Shared
 from headgate.topics.topic import Topic
 from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import PartitionKey, Waiters
+
+if TYPE_CHECKING:
+    from headgate.log.compaction import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -384,12 +388,12 @@ class Topics:
             return _storage_refusal(problem)
 
     def call_when_failing(self, action: Callable[[], None]) -> None:
-        """Call this whenever a partition cannot be written, and `failing` has it."""
+        """Call this whenever a partition cannot be used, and `failing` has it."""
         self._shared.on_failing = action
 
     @property
-    def failing(self) -> dict[PartitionKey, Callable[[], bool]]:
-        """Return what tries a partition again that could not be written, by partition."""
+    def failing(self) -> dict[PartitionKey, Callable[[], Steps[bool]]]:
+        """Return what tries a partition again that could not be used, by partition."""
         return self._shared.failing
 
     def remove_leftovers(self) -> None:

@@ -7,7 +7,7 @@ prevents a line for each of these changes.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -61,16 +61,26 @@ class Trouble:
             self._logger.warning("log works again", extra={"log": self._log})
 
 
+class Unread(NamedTuple):
+    """What could not be read: the batch with an offset, or what the search for a timestamp looks at."""
+
+    offset: int = -1
+    timestamp: int | None = None
+    """In ms, or one of the special timestamps of a search; None: the offset counts."""
+
+
 class PartitionTrouble:
     """Reports the failures of a partition, writes and reads separately."""
 
-    __slots__ = ("_is_written", "_reading", "_writing")
+    __slots__ = ("_is_written", "_reading", "_writing", "unread")
 
     def __init__(self, logger: Logger, directory: Path) -> None:
         self._writing = Trouble(logger, directory)
         self._reading = Trouble(logger, directory)
         self._is_written = False
         """Whether an append succeeded since the last failure: the next successful sync then ends it."""
+        self.unread: Unread | None = None
+        """What could not be read; None if everything could."""
 
     @property
     def is_failing(self) -> bool:
@@ -110,11 +120,13 @@ class PartitionTrouble:
         if self._writing.is_failing and self._is_written:
             self._writing.ended()
 
-    def read_failed(self, cause: Exception) -> None:
+    def read_failed(self, cause: Exception, unread: Unread) -> None:
         """Report a fetch or search that failed."""
+        self.unread = unread
         self._reading.failed("read failed", cause, "consumers get retriable errors where it cannot be read")
 
     def was_read(self) -> None:
         """Note a successful fetch."""
         if self._reading.is_failing:
+            self.unread = None
             self._reading.ended()
