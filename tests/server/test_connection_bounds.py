@@ -353,6 +353,47 @@ def test_a_reached_limit_of_connections_is_in_the_metrics() -> None:
     run(scenario)
 
 
+def test_a_changed_limit_of_connections_is_in_force_at_once() -> None:
+    """A raised one lets waiting clients in, also if idle connections are not closed; a lowered one is in
+    the metrics.
+    """
+
+    async def scenario() -> None:
+        async with serving(max_connections="2", connections_max_idle_ms="-1") as server:
+
+            def limit(most: int) -> None:
+                topics = server.node.topics
+                change = topics.broker_change("", {"max.connections": str(most)})
+                assert topics.change_settings([change], server.node.system_time()) is None
+
+            for _ in range(2):
+                await server.connect()
+            await until(lambda: server.listener._limits.is_full, "the limit is reached", WITHIN_S)
+            reader, writer = await server.connect()
+            writer.write(request_frame(ApiVersionsRequest(), 0, 9, "late"))
+            limit(4)
+            assert (await asyncio.wait_for(read_response(reader), WITHIN_S))[0] == 9
+            limit(1)
+            assert server.listener._limits.is_full
+
+    run(scenario)
+
+
+def test_a_limit_that_is_reached_again_and_again_is_logged_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients that come and go would fill the log."""
+
+    async def scenario() -> None:
+        async with serving(max_connections="1") as server:
+            for _ in range(5):
+                _, writer = await server.connect()
+                await until(lambda: len(server.connections) == 1, "it is open", WITHIN_S)
+                writer.close()
+                await until(lambda: not server.connections, "it is closed", WITHIN_S)
+
+    run(scenario)
+    assert sum("no more connections" in line for line in caplog.messages) == 1
+
+
 def test_connections_that_come_together_wait_above_max_connections() -> None:
     """Connections accepted in the same call as the last one within the limit are not served."""
 

@@ -21,6 +21,7 @@ from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.metrics import Metrics
 from headgate.server.node import BrokerNode
 from headgate.server.request_memory import RequestMemory
+from headgate.server.seldom import Seldom
 from headgate.server.served import Served
 from headgate.server.turn import Turn
 
@@ -44,6 +45,8 @@ class Listener:
         settings = node.settings
         self._limits = ConnectionLimits(settings)
         self._limits.on_full = self._on_full
+        node.topics.on_broker_configured.append(self._limits.look)
+        self._log = Seldom()
         self.served = Served(
             apis,
             self.metrics,
@@ -83,8 +86,10 @@ class Listener:
     def _on_full(self, is_full: bool) -> None:
         """Stop accepting while the number of connections is at its limit; resume when it is below."""
         if is_full and self._servers:
-            most = self._node.settings["max.connections"]
-            logger.warning("no more connections are accepted", extra={"reason": f"max.connections is {most}"})
+            if self._log.is_time():  # clients that come and go reach the limit again and again
+                reason = f"max.connections is {self._node.settings['max.connections']}"
+                fields = {"reason": reason, "not_logged": self._log.take_skipped()}
+                logger.warning("no more connections are accepted", extra=fields)
             asyncio.get_running_loop().call_soon(self._close_servers)
         elif self._sockets and not self._is_resuming:
             self._is_resuming = True
@@ -140,7 +145,6 @@ class Listener:
 
     def _sweep(self) -> None:
         self._schedule_sweep()
-        self._limits.look()
         oldest = perf_counter() - self._node.settings["connections.max.idle.ms"] / 1000
         for connection in list(self._open_connections):
             if connection.line.last_heard < oldest:

@@ -81,6 +81,8 @@ class Topics:
         """Called with the topics that are new or have more partitions, once per change."""
         self.on_group_configured: list[Callable[[str], None]] = []
         """Called with the id of each group whose overrides changed."""
+        self.on_broker_configured: list[Callable[[], None]] = []
+        """Called when settings of the broker changed."""
         self.fetch_sessions = FetchSessions(
             shared.settings["max.incremental.fetch.session.cache.slots"],
             lambda: random.randint(1, (1 << 31) - 1),
@@ -377,6 +379,8 @@ class Topics:
             apply_changed_settings(self.settings, self._catalogue)
             for topic in self._topics.values():
                 topic.settings_changed()
+            for callback in self.on_broker_configured:
+                callback()
 
         return SettingsChange(events.broker_configured(broker, overrides), when_made)
 
