@@ -133,6 +133,21 @@ def test_closing_a_failed_log_raises(files: MemoryFileSystem, place: Place) -> N
         log.close()
 
 
+def test_a_log_is_given_up_although_a_file_closes_with_an_error(tmp_path: Path) -> None:
+    """Otherwise the directory of a deleted topic would be left, and be that of the next topic of its name."""
+    log = Log.open(OsFileSystem(), tmp_path / "t-0", LogSettings(), clean=True)
+    append(log)
+    active = log.segments.active
+    assert active is not None
+    descriptor = active.file().descriptor
+    assert descriptor is not None
+    os.close(descriptor)
+    log.give_up()
+    assert log.segment_count == 0
+    with pytest.raises(LogFailed):
+        append(log)
+
+
 def test_a_file_that_closes_with_an_error_fails_the_log(tmp_path: Path) -> None:
     """Unsynced bytes may be lost, and the error is reported only once: they are written again."""
     log = Log.open(OsFileSystem(), tmp_path / "t-0", LogSettings(), clean=True)

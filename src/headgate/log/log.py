@@ -567,7 +567,8 @@ class Log:
             self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:
-            segment.close_file()
+            with suppress(OSError):  # what could not be written is not needed
+                segment.close_file()
         self._segments = Segments()
         self._durability.given_up(self._segments, self.log_end_offset)
         self.log_start_offset = self.log_end_offset
