@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.topics.disk import DATA, NOW, Disk, append, create, told
+from tests.topics.disk import DATA, NOW, Disk, append, create, told, values
 
 from headgate.log.filesystem import MemoryFileSystem, read_file
 from headgate.log.walking import walk_batches
@@ -242,3 +242,44 @@ def test_a_start_reports_directories_that_were_there_at_the_stop(
     again.close()
     disk.start()
     assert not caplog.records
+
+
+def test_a_directory_that_lost_its_files_is_told_when_its_log_is_opened(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a copy to a full disk leaves it. Once, when the log is used, also after another clean stop."""
+    topics = disk.start()
+    letters = create(topics, disk, "letters", partitions=3)
+    for index in range(3):
+        append(letters, b"x", partition=index)
+    topics.close()
+    for name in disk.files.listdir(DATA / "letters-1"):
+        disk.files.remove(DATA / "letters-1" / name)
+    disk.start().close()
+    assert not caplog.records
+    for expected in (["1"], []):
+        topics = disk.start()
+        found = topics.by_name("letters")
+        assert found is not None
+        assert [values(found, index) for index in range(3)] == [[b"x"], [], [b"x"]]
+        lines = [record for record in caplog.records if "has no segments" in record.message]
+        assert [f"{line.partition}" for line in lines] == expected  # type: ignore[attr-defined]
+        caplog.clear()
+        topics.close()
+
+
+def test_a_directory_that_never_had_a_file_is_not_told(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """A crash came before its first file: nothing is missing after the next stops, used or not."""
+    topics = disk.start()
+    letters = create(topics, disk, "letters", partitions=2)
+    append(letters, b"x", partition=1)
+    disk.files.make_directory(DATA / "letters-0")
+    disk.files.crash()
+    for is_used in (True, False, True):
+        topics = disk.start()
+        found = topics.by_name("letters")
+        assert found is not None
+        if is_used:
+            assert values(found, 0) == []
+        topics.close()
+        assert not [record for record in caplog.records if "no segments" in record.message]

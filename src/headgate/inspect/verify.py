@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import time
 from collections.abc import Callable
@@ -198,7 +199,7 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
 
 
 def _check_written(directory: DataDirectory, findings: Findings) -> None:
-    """Report partitions that had a directory at the last clean stop and have nothing of their name now."""
+    """Report partitions that had a directory at the last clean stop and have none, or an empty one, now."""
     stop = CleanStop.decode(directory.marker or b"")
     if stop is None or directory.catalogue is None:
         return
@@ -208,12 +209,18 @@ def _check_written(directory: DataDirectory, findings: Findings) -> None:
             continue
         for index in indexes_in(ranges):
             name = f"{entry.name}-{index}"
-            if index < entry.partition_count and not (directory.path / name).exists():
+            if index >= entry.partition_count:
+                continue
+            path = directory.path / name
+            remedy = "The next start begins its log anew at offset 0. Restore the directory from a backup."
+            if not path.exists():
                 findings.error(
                     name,
                     "the directory of this partition is missing: it was there when the server stopped",
-                    "The next start begins its log anew at offset 0. Restore the directory from a backup.",
+                    remedy,
                 )
+            elif path.is_dir() and os.access(path, os.R_OK) and not any(path.iterdir()):
+                findings.error(name, "the directory of this partition is empty", remedy)
 
 
 def _is_in_the_way(directory: DataDirectory, name: str) -> bool:

@@ -6,7 +6,8 @@ one entry of the catalogue and a few empty containers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 from headgate.domain.ids import Millis, TopicId, TopicName
@@ -19,6 +20,8 @@ from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.shared import Shared
 from headgate.topics.traffic import Traffic
 
+logger = logging.getLogger(__name__)
+
 ROOM_AFTER_BYTES = 4096
 """Bytes of a segment below which no space is preallocated after its end."""
 
@@ -27,6 +30,7 @@ class Topic(OwningTopic):
     """One topic, until it is deleted."""
 
     __slots__ = (
+        "_empty",
         "_entry",
         "_given_up",
         "_kept",
@@ -51,6 +55,8 @@ class Topic(OwningTopic):
         """Whether the topic was deleted; holders of this object check it."""
         self._policy: TopicPolicy | None = None
         self._written: set[int] = set()
+        self._empty: set[int] = set()
+        """Partitions whose directory is known to have no segment: a crash or an error came before it."""
         self._kept: dict[int, Partition] = {}
         self._given_up: list[Partition] = []
         """Partitions of a deleted topic that another thread was opening."""
@@ -144,6 +150,18 @@ class Topic(OwningTopic):
         """Return the indexes of the partitions with a directory, ascending."""
         return sorted(self._written)
 
+    def partitions_with_segments(self) -> list[int]:
+        """Return those of `written_partitions` whose directory is not known to be empty."""
+        return sorted(self._written - self._empty)
+
+    def compare_with_stop(self, before: Set[int]) -> list[int]:
+        """Return which of the partitions that had segments at a clean stop have no directory now.
+
+        A directory of another one is known to be empty.
+        """
+        self._empty = self._written - before
+        return sorted(before - self._written)
+
     def open_partitions(self) -> Iterator[Partition]:
         """Return the partitions whose logs are open."""
         return (partition for partition in list(self._kept.values()) if partition.is_open)
@@ -169,26 +187,36 @@ class Topic(OwningTopic):
 
     def load_log(self, partition: PartitionLog, on_truncated: Callable[[Recovery], None]) -> Log:
         """Read the log of a partition from the disk, without any change to this object. Raises OSError."""
-        return Log.open(
-            self.shared.fs,
-            self.directory_of(partition.index),
-            self.log_settings(),
-            clean=partition.key not in self.shared.unrecovered,
-            on_truncated=on_truncated,
+        is_clean = partition.key not in self.shared.unrecovered
+        directory = self.directory_of(partition.index)
+        log = Log.open(
+            self.shared.fs, directory, self.log_settings(), clean=is_clean, on_truncated=on_truncated
         )
+        is_new = log.segments.active is None
+        if is_new and is_clean and partition.index not in self._empty and self.shared.fs.exists(directory):
+            logger.error(
+                "the directory of a partition has no segments: its log begins anew at offset 0; if it had "
+                "records, stop the server and restore them from a backup",
+                extra={"topic": self.name, "partition": partition.index},
+            )
+        return log
 
     def log_opened(self, partition: PartitionLog, log: Log) -> None:
         """Register the open log of a partition, and keep the partition from now on."""
         self.shared.unrecovered.discard(partition.key)
         self.shared.used(log)
         self._written.add(partition.index)
+        self._empty.discard(partition.index)
         self.keep(partition)
 
     def log_closed(self, partition: PartitionLog, log: Log) -> None:
         """Note that the log of a partition is closed, and may have got no directory: nothing was written."""
         self.shared.closed(log)
-        if log.segments.active is None and not self.shared.fs.exists(log.directory):
-            self._written.discard(partition.index)
+        if log.segments.active is None:
+            if self.shared.fs.exists(log.directory):
+                self._empty.add(partition.index)
+            else:
+                self._written.discard(partition.index)
 
     def log_settings(self) -> LogSettings:
         """Return the settings of the topic's logs."""

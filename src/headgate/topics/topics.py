@@ -444,7 +444,7 @@ class Topics:
             {
                 topic.topic_id.hex(): ranges_of(written)
                 for topic in self.all()
-                if (written := topic.written_partitions())
+                if (written := topic.partitions_with_segments())
             },
         )
 
@@ -483,12 +483,11 @@ class Topics:
 
     def _report_missing(self, stop: CleanStop) -> None:
         """Log which partitions had a directory at the clean stop and have none now."""
+        if not stop.written:
+            return  # an older version does not tell
         for topic in self.all():
             ranges = stop.written.get(topic.topic_id.hex())
-            if ranges is None:
-                continue
-            there = set(topic.written_partitions())
-            missing = [index for index in indexes_in(ranges) if index not in there]
+            missing = topic.compare_with_stop(set() if ranges is None else set(indexes_in(ranges)))
             if missing:
                 logger.error(
                     "directories of partitions are missing: their logs begin anew at offset 0; stop the "
