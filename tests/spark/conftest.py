@@ -32,6 +32,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.python.task.killTimeout", "50ms")
             .config("spark.sql.session.timeZone", "UTC")
             # Plans over a few rows are interpreted faster than compiled.
             .config("spark.sql.codegen.wholeStage", "false")

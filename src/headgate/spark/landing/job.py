@@ -45,6 +45,7 @@ from headgate.spark.landing.work import (
     try_task,
 )
 from headgate.spark.options import OptionError, Options, parse, source_option
+from headgate.spark.landing.workers import run_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,15 +83,7 @@ def run_here(tasks: Sequence[Task]) -> list[Result]:
 
 def run_on_spark(spark: SparkSession) -> Run:
     """Run the tasks in the workers of a session, one Spark task each."""
-
-    def run(tasks: Sequence[Task]) -> list[Result]:
-        if not tasks:
-            return []
-        ranges = spark.sparkContext.parallelize(list(tasks), len(tasks))
-        found: list[Result] = ranges.map(try_task).collect()
-        return found
-
-    return run
+    return lambda tasks: run_in_workers(spark, try_task, tasks)
 
 
 def land(

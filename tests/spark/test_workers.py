@@ -1,0 +1,56 @@
+"""The work of a landing in the workers of Spark ends with the call that waits for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.waiting import wait_until
+
+from headgate.spark.landing.workers import run_in_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_tasks_end_with_an_interrupted_call(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a notebook, whose Ctrl-C is Python's own, not Spark's, which ends all jobs."""
+
+    def wait(name: str) -> None:
+        began = Path(name)
+        began.with_suffix(".tmp").write_text(str(os.getpid()))
+        began.with_suffix(".tmp").rename(began)
+        time.sleep(60)
+
+    began, main = [tmp_path / "one", tmp_path / "two"], threading.get_ident()
+
+    def interrupt() -> None:
+        while not all(each.exists() for each in began):
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interruption = threading.Thread(target=interrupt)
+    try:
+        interruption.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_in_workers(spark, wait, [str(each) for each in began])
+    finally:
+        interruption.join()
+        signal.signal(signal.SIGINT, before)
+    # Spark has ended both tasks, and has told their workers' parent to kill them.
+    processes = [int(each.read_text()) for each in began]
+    wait_until(lambda: not any(map(_runs, processes)), "the end of the workers")
+    assert run_in_workers(spark, str.upper, ["a", "b"]) == ["A", "B"]
+
+
+def _runs(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
