@@ -27,6 +27,7 @@ import pyarrow as pa
 from headgate.domain.wording import counted
 from headgate.spark.landing import tables
 from headgate.spark.landing.checking import is_covered
+from headgate.spark.landing.empty import SCHEMAS
 from headgate.spark.landing.files import DELTA_LOG, FileAbout, Folder
 from headgate.spark.landing.progress import Progress
 from headgate.spark.options import OptionError
@@ -67,7 +68,9 @@ def sync_logs(target: Folder, progress: Progress) -> list[str]:
     from deltalake.exceptions import DeltaError
 
     problems = []
-    for table in (*progress.tables, tables.OFFSETS_DAILY):
+    for table in tables.with_daily(progress.tables):
+        if table in tables.CURRENT:
+            continue
         try:
             there = target.about(table)
             if any(tables.is_hidden(one.name) and tables.is_landed(one.name) for one in there):
@@ -112,7 +115,7 @@ def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
     _check_writer(uri, table, known)
     added = [one for path, one in files.items() if path not in known or known[path].size != one.size]
     removed = {path: known[path] for path in sorted(known.keys() - files.keys())}
-    if not added and not removed:
+    if log is not None and not added and not removed:
         return
     footers = {_path(one): target.footer(one.name) for one in added}
     merged = _merged({path: footer.num_rows for path, footer in footers.items()}, removed)
@@ -120,7 +123,8 @@ def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
         _add_action(one, footers[_path(one)].num_rows, data_change=_path(one) not in merged) for one in added
     ]
     if log is None:
-        _create(uri, _schema(footers), adding)
+        path = tables.empty_file(table, "")
+        _create(uri, _schema(footers) if added else _with_partitions(SCHEMAS[table], path), path, adding)
         return
     now = time.time_ns() // 1_000_000
     gone = [
@@ -133,11 +137,12 @@ def _sync(target: Folder, table: str, files: Mapping[str, FileAbout]) -> None:
     log.create_write_transaction([*adding, *gone], "append", log.schema(), columns)
 
 
-def _create(uri: str, schema: pa.Schema, adding: list[AddAction]) -> None:
+def _create(uri: str, schema: pa.Schema, path: str, adding: list[AddAction]) -> None:
+    """Create a log; `path` is one of a file of the table."""
     from deltalake import Schema
     from deltalake.transaction import create_table_with_add_actions
 
-    columns = list(adding[0].partition_values)
+    columns = list(_partition_values(path))
     create_table_with_add_actions(uri, Schema.from_arrow(schema), adding, partition_by=columns)
 
 
@@ -210,8 +215,12 @@ def _add_columns(log: DeltaTable, schema: pa.Schema) -> None:
 def _schema(footers: Mapping[str, FileMetaData]) -> pa.Schema:
     """Return the columns of one or more files, with those in their paths."""
     schemas = [footer.schema.to_arrow_schema().remove_metadata() for footer in footers.values()]
-    columns = [pa.field(name, _PARTITION_TYPES[name]) for name in _partition_values(next(iter(footers)))]
-    return pa.schema([*pa.unify_schemas(schemas, promote_options="permissive"), *columns])
+    return _with_partitions(pa.unify_schemas(schemas, promote_options="permissive"), next(iter(footers)))
+
+
+def _with_partitions(schema: pa.Schema, path: str) -> pa.Schema:
+    """Return the columns with those in the path of a file."""
+    return pa.schema([*schema, *(pa.field(name, _PARTITION_TYPES[name]) for name in _partition_values(path))])
 
 
 def _path(file: FileAbout) -> str:

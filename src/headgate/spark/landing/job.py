@@ -17,6 +17,7 @@ from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import delta as delta_logs
 from headgate.spark.landing import tables as landed_tables
 from headgate.spark.landing.checking import check_files, remember
+from headgate.spark.landing.empty import write_empty
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.logs import Bounds, coordinator_logs
@@ -261,17 +262,21 @@ def _remove_unfinished(folder: Folder, progress: Progress) -> None:
     """Remove the files that a killed run left unfinished; the tables have some only if it was at work."""
     folder.remove_unfinished(HOME)
     if progress.planned or progress.is_merging or progress.sampled_at is not None:
-        for table in (*progress.tables, landed_tables.OFFSETS_DAILY):
+        for table in landed_tables.with_daily(progress.tables):
             folder.remove_unfinished(table)
 
 
 def _merge(job: _Job, progress: Progress) -> Progress:
-    """Merge the files of past days, once a day, or where a run before was killed."""
+    """Merge the files of past days, once a day, or where a run before was killed.
+
+    Tables without a file get one first.
+    """
     today = landed_tables.date_of(time.time_ns() // 1000)
     if progress.merged_before == today and not progress.is_merging:
         return progress
     if tasks := merge_tasks(job.folder, progress.tables, today):
         progress = replace(progress, is_merging=True)
+    write_empty(job.folder, progress.tables, today)
         save_progress(job.folder, progress)
         _run(job, tasks)
     progress = replace(progress, merged_before=today, is_merging=False)

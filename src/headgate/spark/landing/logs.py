@@ -39,8 +39,9 @@ def coordinator_logs(
 ) -> tuple[str, dict[TopicPartition, Bounds]]:
     """Return the cluster's id, and the start and durable end of each partition of these logs.
 
-    A log that does not exist yet has no partitions, but that of the group coordinator must exist. Raises
-    MissingData, ClientError, OSError.
+    A log that does not exist yet has no partitions: a cluster of Apache Kafka makes each when it is first
+    needed. A data directory must have that of the group coordinator. Raises MissingData, ClientError,
+    OSError.
     """
     if options.bootstrap_servers is not None:
         with _cluster(options) as cluster:
@@ -67,7 +68,7 @@ def _partitions_of(cluster: Cluster, topic: TopicName) -> list[TopicPartition]:
     try:
         partitions = cluster.partitions_of(topic)
     except RequestRefused as refusal:
-        if topic == GROUP_OFFSETS_TOPIC or refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return []
     return [TopicPartition(topic, partition) for partition in partitions]

@@ -4,6 +4,7 @@
     current   TABLE/log_partition=7/current.parquet                       one file, replaced as a whole
     daily     offsets_daily/log_partition=7/date=2026-11-22/last.parquet  the last `offsets_current` of a day
     samples   TABLE/date=2026-11-22/RUN.parquet                           one file for each sample
+    empty     TABLE/log_partition=0/date=2026-11-22/empty.parquet         no rows: the table had no other file
 
 A current table has its end offset in the metadata of the file. A repeated run therefore recognises a file
 that it has replaced already. Files with other names are not a landing's: a program that rewrites a table by
@@ -66,6 +67,7 @@ TABLES = (
 OF_GROUPS = (ASSIGNMENTS, REBALANCES, PAUSES)
 GROWING = (OFFSET_COMMITS, GROUP_EVENTS, REBALANCES, PAUSES, TRANSACTIONS, SHARE_DELIVERIES)
 SAMPLED = (END_OFFSETS, LAG)
+CURRENT = (OFFSETS_CURRENT, ASSIGNMENTS)
 
 ORDER = {
     OFFSET_COMMITS: ("group_id", "topic", "partition", "log_offset"),
@@ -117,6 +119,12 @@ def missing_for(tables: Iterable[str]) -> list[str]:
 def in_order(tables: Sequence[str]) -> tuple[str, ...]:
     """Return the tables in the order of `TABLES`, each once."""
     return tuple(table for table in TABLES if table in tables)
+
+
+def with_daily(chosen: Iterable[str]) -> list[str]:
+    """Return the chosen tables, and `offsets_daily` if it comes with them."""
+    tables = list(chosen)
+    return [*tables, OFFSETS_DAILY] if OFFSETS_CURRENT in tables else tables
 
 
 def range_file(table: str, partition: int, date: str, start: int, end: int) -> str:
@@ -179,6 +187,13 @@ def daily_file(partition: int, time_us: int) -> str:
 def sample_file(table: str, run: int, time_us: int) -> str:
     """Return the name of the file of a sample."""
     return f"{table}/date={date_of(time_us)}/{run:012d}.parquet"
+
+
+def empty_file(table: str, date: str) -> str:
+    """Return the name of the file of a table that has no other file. Its path has the partition columns."""
+    partition = "" if table in SAMPLED else "log_partition=0/"
+    dated = "" if table in CURRENT else f"date={date}/"
+    return f"{table}/{partition}{dated}empty.parquet"
 
 
 def date_of(time_us: int) -> str:
