@@ -130,9 +130,7 @@ def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
             raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
         return Source(options, tuple(partitions), None, Settings()[RETENTION], _retentions_in(options.path))
     assert options.bootstrap_servers is not None
-    with Cluster(
-        options.bootstrap_servers, options.timeout_s, waits_for_nodes=True, security=options.security
-    ) as cluster:
+    with Cluster(options.bootstrap_servers, options.timeout_s, security=options.security) as cluster:
         response = cluster.metadata()
         ends = known_ends(cluster, response)
         own = tuple(sorted(where.partition for where in ends if where.topic == GROUP_OFFSETS_TOPIC))
