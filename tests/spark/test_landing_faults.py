@@ -51,6 +51,7 @@ from headgate.spark.landing.job import SourceAway
 from headgate.spark.landing.progress import NAME, read_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
+from headgate.spark.options import OptionError
 
 __all__ = ["broker"]
 
@@ -559,4 +560,6 @@ def test_a_source_that_is_not_there_is_said_before_spark_starts(
     command = ["spark", "land", str(tmp_path / "nothing"), str(tmp_path / "tables")]
     result = CliRunner().invoke(app, command)
     assert (result.exit_code, "there is no data directory" in result.output) == (1, True)
+    with pytest.raises(OptionError, match=r"as a list: \['lag'\]"):
+        land("127.0.0.1:1", "tables", tables="lag")
     assert "there is no table 'x'" in CliRunner().invoke(app, [*command, "--tables", "x"]).output

@@ -110,6 +110,13 @@ def test_what_is_wrong_is_said_by_spark_in_our_words(
     assert message in first_lines(caught.value)
 
 
+def test_a_broker_that_is_away_is_told_without_a_stack(spark: SparkSession) -> None:
+    """In the first lines, as what is wrong with the options."""
+    with pytest.raises(AnalysisException) as caught:
+        headgate.spark.offset_commits(spark, "127.0.0.1:1", timeout="1s").count()
+    assert "NoNodeReachable: no connection to 127.0.0.1:1" in first_lines(caught.value)
+
+
 @pytest.mark.parametrize(
     ("of_format", "message"),
     [

@@ -25,7 +25,11 @@ from headgate.domain.ids import GroupId, TopicName
 from headgate.spark.formats import HeadgateDataSource
 from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
+from headgate.spark.schemas import STREAM_RECORDS
 from headgate.spark.stream.member import GroupInUse
+from headgate.spark.stream.options import parse_stream
+from headgate.spark.stream.positions import ForeignOffsets
+from headgate.spark.stream.reader import GroupStreamReader
 from headgate.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
 pytestmark = pytest.mark.timeout(60)
@@ -576,7 +580,7 @@ def test_a_broker_that_restarts_stops_nothing(tmp_path: object) -> None:
         ({"group.id": ""}, "group.id is missing"),
         ({"endingOffsets": '{"t": {"0": 1}}'}, "no end"),
         ({"subscribe": "", "assign": '{"t": [0]}'}, "not assign"),
-        ({"startingOffsets": "yesterday"}, "is not like"),
+        ({"startingOffsets": "earlist"}, "neither earliest nor latest nor JSON like"),
         ({"startingOffsets": '{"u": {"0": 1}}'}, "topics that are not read"),
         ({"maxOffsetsPerTrigger": "0"}, "whole number"),
         ({"maxOffsetPerTrigger": "1"}, "did you mean"),
@@ -588,6 +592,18 @@ def test_what_a_stream_cannot_mean_is_refused(changes: dict[str, str], message: 
     given = {"kafka.bootstrap.servers": "a:1", "group.id": "g", "subscribe": "t", **changes}
     with pytest.raises(OptionError, match=message):
         Engine({name: value for name, value in given.items() if value or name == "group.id"}, Checkpoint())
+
+
+@pytest.mark.parametrize("offsets", [{"t": {"0": 20}}, {"stream": "s", "topics": {"t": {"id": "7"}}}])
+def test_a_checkpoint_of_another_source_is_refused(offsets: dict[str, Any]) -> None:
+    """Such as one of Spark's Kafka source; what was decoded before is not told."""
+    reader = GroupStreamReader(
+        parse_stream({"kafka.bootstrap.servers": "a:1", "group.id": "g", "subscribe": "t"}), STREAM_RECORDS
+    )
+    with pytest.raises(ForeignOffsets, match="offsets of another source") as refused:
+        reader.partitions(offsets, offsets)
+    assert refused.value.__suppress_context__
+    assert refused.value.__cause__ is None
 
 
 @pytest.mark.parametrize(

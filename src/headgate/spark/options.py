@@ -280,13 +280,14 @@ def _bounds(name: str, text: str, topics: TopicChoice) -> Offsets:
     everything, word = (EARLIEST, "earliest") if name == "startingOffsets" else (LATEST, "latest")
     if text.strip().lower() == word:
         return {}
-    if not text.lstrip().startswith("{"):
-        raise OptionError(f"option {name}: {text!r} is neither {word} nor JSON like {_EXAMPLE}")
     return offsets_in(name, text, topics, {everything: word})
 
 
 def offsets_in(name: str, text: str, topics: TopicChoice, words: Mapping[int, str]) -> Offsets:
     """Return the offsets in the JSON of an option; `words` has the negative ones that are allowed."""
+    if not text.lstrip().startswith("{"):
+        either = " nor ".join([*words.values(), f"JSON like {_EXAMPLE}"])
+        raise OptionError(f"option {name}: {text!r} is neither {either}")
     try:
         by_topic = json.loads(text)
         offsets = {

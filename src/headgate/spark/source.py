@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
+from headgate.client.errors import ConnectionFailed, RequestTimedOut, TlsFailed
 from headgate.domain.ids import TopicPartition
 from headgate.domain.wording import counted
 from headgate.log.batch_records import Records, unpack
@@ -37,6 +38,9 @@ from headgate.spark.schemas import (
     TRANSACTIONS,
     arrow_schema,
 )
+
+REASONS = (OptionError, MissingData, ConnectionFailed, RequestTimedOut, TlsFailed)
+"""Errors of a plan whose message says all: the user, or whoever runs the brokers, can mend the cause."""
 
 FEWEST_ROWS = 10_000
 FEWEST_BYTES = 4 << 20
@@ -155,7 +159,7 @@ class ViewReader(DataSourceReader):
         """Return the columns of the result."""
         return arrow_schema(self.view.only(self.names))
 
-    @without_stack(OptionError, MissingData)
+    @without_stack(*REASONS)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task."""
         return list(plan(self.options))
@@ -212,7 +216,7 @@ class HistoryReader(ViewReader):
         _refuse_committed(options, "a history of offsets")
         super().__init__(view, options, schema)
 
-    @without_stack(OptionError, MissingData)
+    @without_stack(*REASONS)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task; without a history, one that reads nothing."""
         try:
@@ -232,7 +236,7 @@ class CorruptionsReader(DataSourceReader):
             CORRUPTIONS_VIEW.names(options) if schema is None else CORRUPTIONS_VIEW.names_in(schema)
         )
 
-    @without_stack(OptionError, MissingData)
+    @without_stack(*REASONS)
     def partitions(self) -> list[InputPartition]:
         """Return one `Task` for each Spark task."""
         return list(plan(self.options))

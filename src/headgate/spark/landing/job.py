@@ -45,8 +45,8 @@ from headgate.spark.landing.work import (
     failure_of,
     try_task,
 )
-from headgate.spark.options import OptionError, Options, parse, source_option
 from headgate.spark.landing.workers import run_in_workers
+from headgate.spark.options import OptionError, Options, parse, source_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +187,8 @@ _ERRORS: Mapping[Failure, Callable[[str], Exception]] = {
 
 def _checked(tables: Sequence[str]) -> tuple[str, ...]:
     known = landed_tables.TABLES
+    if isinstance(tables, str):
+        raise OptionError(f"tables are given as a list: [{tables!r}]")
     if unknown := [table for table in tables if table not in known]:
         raise OptionError(f"there is no table {unknown[0]!r}; there are {', '.join(known)}")
     if missing := landed_tables.missing_for(tables):
@@ -274,9 +276,9 @@ def _merge(job: _Job, progress: Progress) -> Progress:
     today = landed_tables.date_of(time.time_ns() // 1000)
     if progress.merged_before == today and not progress.is_merging:
         return progress
+    write_empty(job.folder, progress.tables, today)
     if tasks := merge_tasks(job.folder, progress.tables, today):
         progress = replace(progress, is_merging=True)
-    write_empty(job.folder, progress.tables, today)
         save_progress(job.folder, progress)
         _run(job, tasks)
     progress = replace(progress, merged_before=today, is_merging=False)

@@ -32,6 +32,10 @@ class Position(NamedTuple):
         return Position(self.end, self.end, self.epoch)
 
 
+class ForeignOffsets(ValueError):
+    """A checkpoint has offsets that no stream of a group wrote."""
+
+
 @dataclass(frozen=True)
 class StreamOffsets:
     """The end of a batch. `stream_id` is the same for all batches of a checkpoint."""
@@ -52,7 +56,7 @@ class StreamOffsets:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StreamOffsets:
-        """Return the offsets that Spark stored. Raises `ValueError` if another source wrote them."""
+        """Return the offsets that Spark stored. Raises `ForeignOffsets` if another source wrote them."""
         try:
             ids = {TopicName(name): topic["id"] for name, topic in data["topics"].items()}
             positions = {
@@ -66,7 +70,9 @@ class StreamOffsets:
                 positions,
             )
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            raise ValueError(f"the checkpoint has offsets of another source: {data}") from problem
+            raise ForeignOffsets(
+                f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one"
+            ) from problem
 
 
 def metadata_of(epoch: int, first: int) -> str:

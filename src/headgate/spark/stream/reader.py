@@ -27,15 +27,14 @@ from headgate.log.batch_records import Records
 from headgate.spark import arrow
 from headgate.spark.arrow import Rows
 from headgate.spark.broker import FetchTask, divide
-from headgate.spark.options import OptionError
-from headgate.spark.plan import MissingData, Task
+from headgate.spark.plan import Task
 from headgate.spark.reasons import without_stack
 from headgate.spark.schemas import STREAM_RECORDS
-from headgate.spark.source import RECORDS_VIEW, View, ViewReader
+from headgate.spark.source import REASONS, RECORDS_VIEW, View, ViewReader
 from headgate.spark.stream.group import StreamGroup
 from headgate.spark.stream.member import GroupInUse, stop_on_sigterm
 from headgate.spark.stream.options import StreamOptions
-from headgate.spark.stream.positions import StreamOffsets
+from headgate.spark.stream.positions import ForeignOffsets, StreamOffsets
 
 STREAM_VIEW = View(STREAM_RECORDS, RECORDS_VIEW.rows, RECORDS_VIEW.aliases)
 
@@ -66,7 +65,7 @@ class _BatchReader(ViewReader):
         )
 
 
-_REASONS = (OptionError, MissingData, GroupInUse)
+_REASONS = (*REASONS, GroupInUse, ForeignOffsets)
 
 
 class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -117,6 +116,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.stop()
         return start
 
+    @without_stack(*_REASONS)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch. Everything about it is in its end."""
         batch = StreamOffsets.from_json(end)
