@@ -614,7 +614,7 @@ def test_an_option_of_a_stream_without_its_group_names_the_group(name: str, valu
     """And not the option of a read with the most similar name."""
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", name: value}
     with pytest.raises(OptionError, match=rf"(?i)option {name}.* spark.readStream.* group.id"):
-        HeadgateDataSource(given)
+        HeadgateDataSource(given).schema()
 
 
 def more_partitions(topic: str, count: int) -> CreatePartitionsRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from typing import Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import (
@@ -55,18 +54,22 @@ class _RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
+    @without_stack(OptionError)
     def initialOffset(self) -> NoReturn:
         """Fail: the first call for a new checkpoint."""
         raise OptionError(self.reason)
 
+    @without_stack(OptionError)
     def prepareForTriggerAvailableNow(self) -> NoReturn:
         """Fail: the first call with the trigger `availableNow`."""
         raise OptionError(self.reason)
 
+    @without_stack(OptionError)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
         """Fail: the first call for a checkpoint whose batches are finished."""
         raise OptionError(self.reason)
 
+    @without_stack(OptionError)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
         """Fail: the first call for a checkpoint with a batch that is not finished."""
         raise OptionError(self.reason)
@@ -77,12 +80,16 @@ class _RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _ReadingDataSource(DataSource):
-    """A source that nothing can be written to."""
+    """A source that nothing can be written to. Its options are checked where it is read: those of a write are
+    others.
+    """
 
+    @without_stack(OptionError)
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise OptionError."""
         raise OptionError(_ONLY_READS)
 
+    @without_stack(OptionError)
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Raise OptionError."""
         raise OptionError(_ONLY_READS)
@@ -95,10 +102,9 @@ class _LogDataSource(_ReadingDataSource):
     view: ClassVar[View]
     topic: ClassVar[str | None] = None
 
-    @without_stack(OptionError)
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self.checked = parse(dict(options), self.topic)
+    def checked(self) -> Options:
+        """Return the options of a read. Raises OptionError."""
+        return parse(dict(self.options), self.topic)
 
     @classmethod
     def name(cls) -> str:
@@ -108,11 +114,12 @@ class _LogDataSource(_ReadingDataSource):
     @without_stack(OptionError)
     def schema(self) -> StructType:
         """Return the view's schema, or the selected columns."""
-        return self.view.only(self.view.names(self.checked))
+        return self.view.only(self.view.names(self.checked()))
 
+    @without_stack(OptionError)
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader; the schema is the view's, or columns that the user chose with `.schema`."""
-        return ViewReader(self.view, self.checked, schema)
+        return ViewReader(self.view, self.checked(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that says what to use instead."""
@@ -129,15 +136,13 @@ class HeadgateDataSource(_ReadingDataSource):
     consumer group.
     """
 
-    @without_stack(OptionError)
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        given = dict(options)
+    def checked(self) -> StreamOptions | Options:
+        """Return the options of a stream or of a read. Raises OptionError."""
+        given = dict(self.options)
         if is_of_a_stream(given):
-            self.checked: StreamOptions | Options = parse_stream(given)
-            return
+            return parse_stream(given)
         refuse_for_a_read(given)
-        self.checked = parse(given)
+        return parse(given)
 
     @classmethod
     def name(cls) -> str:
@@ -147,21 +152,28 @@ class HeadgateDataSource(_ReadingDataSource):
     @without_stack(OptionError)
     def schema(self) -> StructType:
         """Return the columns of records, or the selected ones."""
-        if isinstance(self.checked, StreamOptions):
-            return STREAM_VIEW.only(names_of(self.checked))
-        return RECORDS_VIEW.only(RECORDS_VIEW.names(self.checked))
+        checked = self.checked()
+        if isinstance(checked, StreamOptions):
+            return STREAM_VIEW.only(names_of(checked))
+        return RECORDS_VIEW.only(RECORDS_VIEW.names(checked))
 
+    @without_stack(OptionError)
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        if isinstance(self.checked, StreamOptions):
+        checked = self.checked()
+        if isinstance(checked, StreamOptions):
             raise OptionError("option group.id is for spark.readStream: a read has no group")
-        return ViewReader(RECORDS_VIEW, self.checked, schema)
+        return ViewReader(RECORDS_VIEW, checked, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream."""
-        if not isinstance(self.checked, StreamOptions):
-            return _RefusedStream("option group.id is missing: the consumer group that the stream is")
-        return GroupStreamReader(self.checked, schema)
+        """Return the reader of a stream, or one that says why there is none."""
+        try:
+            checked = self.checked()
+            if isinstance(checked, StreamOptions):
+                return GroupStreamReader(checked, schema)
+        except OptionError as refusal:
+            return _RefusedStream(str(refusal))
+        return _RefusedStream("option group.id is missing: the consumer group that the stream is")
 
 
 class OffsetCommitsDataSource(_LogDataSource):
@@ -190,9 +202,10 @@ class OffsetHistoryDataSource(_LogDataSource):
     view = OFFSETS_HISTORY_VIEW
     topic = OFFSETS_HISTORY_TOPIC
 
+    @without_stack(OptionError)
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
-        return HistoryReader(self.view, self.checked, schema)
+        return HistoryReader(self.view, self.checked(), schema)
 
 
 class GroupEventsDataSource(_LogDataSource):
@@ -225,9 +238,10 @@ class CorruptionsDataSource(_LogDataSource):
     of_format = "headgate_corruptions"
     view = CORRUPTIONS_VIEW
 
+    @without_stack(OptionError)
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
-        return CorruptionsReader(self.checked, schema)
+        return CorruptionsReader(self.checked(), schema)
 
 
 DATA_SOURCES = (

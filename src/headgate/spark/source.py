@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from headgate.client.errors import ConnectionFailed, RequestTimedOut, TlsFailed
+from headgate.client.errors import AuthenticationFailed, ConnectionFailed, RequestTimedOut, TlsFailed
 from headgate.domain.ids import TopicPartition
 from headgate.domain.wording import counted
 from headgate.log.batch_records import Records, unpack
@@ -39,7 +39,14 @@ from headgate.spark.schemas import (
     arrow_schema,
 )
 
-REASONS = (OptionError, MissingData, ConnectionFailed, RequestTimedOut, TlsFailed)
+REASONS = (
+    OptionError,
+    MissingData,
+    ConnectionFailed,
+    RequestTimedOut,
+    TlsFailed,
+    AuthenticationFailed,
+)
 """Errors of a plan whose message says all: the user, or whoever runs the brokers, can mend the cause."""
 
 FEWEST_ROWS = 10_000

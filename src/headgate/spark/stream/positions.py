@@ -60,7 +60,7 @@ class StreamOffsets:
         try:
             ids = {TopicName(name): topic["id"] for name, topic in data["topics"].items()}
             positions = {
-                TopicPartition(TopicName(name), int(partition)): Position(each["s"], each["o"], each["e"])
+                TopicPartition(TopicName(name), int(partition)): _position(each)
                 for name, topic in data["topics"].items()
                 for partition, each in topic["partitions"].items()
             }
@@ -73,6 +73,14 @@ class StreamOffsets:
             raise ForeignOffsets(
                 f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one"
             ) from problem
+
+
+def _position(stored: Mapping[str, int]) -> Position:
+    """Return the part of a partition as it is stored. Raises KeyError, TypeError, ValueError."""
+    position = Position(stored["s"], stored["o"], stored["e"])
+    if not 0 <= position.start <= position.end:
+        raise ValueError(f"no part of a log: {position}")
+    return position
 
 
 def metadata_of(epoch: int, first: int) -> str:
