@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.client.conftest import PARTITIONS, RECORDS, TOPIC, StartNode
@@ -47,6 +49,25 @@ def test_a_topic_and_its_partitions_are_found(cluster: Cluster) -> None:
     """Metadata of a topic by name, and of all topics."""
     assert cluster.partitions_of(ORDERS) == list(range(PARTITIONS))
     assert TOPIC in [topic.name for topic in cluster.metadata().topics]
+
+
+def test_a_second_thread_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+    """Its deadline and its look-ups would be those of the first: later calls would time out at once."""
+    is_inside, may_end = threading.Event(), threading.Event()
+
+    def call() -> list[int]:
+        is_inside.set()
+        assert may_end.wait(10)
+        return cluster.partitions_of(ORDERS)
+
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(cluster.retrying, call)
+        assert is_inside.wait(10)
+        for ask in (cluster.metadata, lambda: cluster.locate_coordinators([GROUP])):
+            with pytest.raises(RuntimeError, match="in use by another thread"):
+                ask()
+        may_end.set()
+        assert first.result(10) == cluster.partitions_of(ORDERS)
 
 
 def test_an_unknown_topic_is_refused_immediately_and_not_created(cluster: Cluster) -> None:

@@ -7,8 +7,10 @@ first needed, and kept. Requests that fail with a retriable error are sent again
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
@@ -103,8 +105,9 @@ class Cluster:
     `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call, with its retries.
     Once a node was reached, a call waits this long for nodes that restart; with `waits_for_nodes` also
     before, which is for servers that are known to be right. `leaders` are used until one refuses a request.
-    Methods raise the errors of `headgate.client.errors`. Not thread-safe. In a forked process it opens
-    connections of its own: answers on the former ones are for the parent.
+    Methods raise the errors of `headgate.client.errors`. Not thread-safe: a thread that calls while another
+    one does gets RuntimeError. In a forked process it opens connections of its own: answers on the former
+    ones are for the parent.
     """
 
     def __init__(
@@ -124,6 +127,8 @@ class Cluster:
         self._was_reached = False
         self._is_closed = False
         self._process_id = os.getpid()
+        self._in_use = threading.RLock()
+        """Held during a call, by its thread: a call may consist of others."""
         self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
         self._connections: dict[Address, Connection] = {}
@@ -202,12 +207,13 @@ class Cluster:
 
     def locate_coordinators(self, group_ids: list[GroupId]) -> Located[GroupId]:
         """Return the groups of each coordinator, without connecting to it."""
-        failed = self.retrying(lambda: self._look_up_coordinators(group_ids))
-        by_node: dict[Address, list[GroupId]] = {}
-        for group_id in group_ids:
-            if group_id not in failed:
-                by_node.setdefault(self._coordinators[group_id], []).append(group_id)
-        return Located(by_node, failed)
+        with self._used_by_one_thread():
+            failed = self.retrying(lambda: self._look_up_coordinators(group_ids))
+            by_node: dict[Address, list[GroupId]] = {}
+            for group_id in group_ids:
+                if group_id not in failed:
+                    by_node.setdefault(self._coordinators[group_id], []).append(group_id)
+            return Located(by_node, failed)
 
     def locate_leaders(self, partitions: list[TopicPartition]) -> Located[TopicPartition]:
         """Look up the leaders of partitions, without connecting to them.
@@ -245,7 +251,10 @@ class Cluster:
         extra_time_s`. If an attempt got no answer, the error of a later one has a note that says so: the
         first may have been carried out.
         """
-        self._leave_parent()
+        with self._used_by_one_thread():
+            return self._retried(attempt, extra_time_s)
+
+    def _retried(self, attempt: Callable[[], ResultT], extra_time_s: float) -> ResultT:
         lost: ClientError | None = None
         outer = self._deadline
         delay_s = RETRY_DELAY_S + SHORTEST_ATTEMPT * self.timeout_s
@@ -519,22 +528,37 @@ class Cluster:
 
     # --- connections ---
 
+    @contextmanager
+    def _used_by_one_thread(self) -> Iterator[None]:
+        """Refuse a second thread: it would forget what the first one looked up, and set its deadline."""
+        self._leave_parent()
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(
+                f"the client of {self._names} is in use by another thread; use one client for each thread"
+            )
+        try:
+            yield
+        finally:
+            self._in_use.release()
+
     def _leave_parent(self) -> None:
         """In a forked process, leave the connections and a call of another thread to the parent."""
         if self._process_id != os.getpid():
             self._process_id = os.getpid()
+            self._in_use = threading.RLock()
             self._deadline = None
             for connection in self._connections.values():
                 connection.close()  # of this process alone
             self._connections.clear()
 
+    @property
+    def _names(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._bootstrap)
+
     def _refuse_closed(self) -> None:
         self._leave_parent()
         if self._is_closed:
-            raise RuntimeError(
-                f"this client of {','.join(f'{host}:{port}' for host, port in self._bootstrap)} is closed; "
-                "make a new one"
-            )
+            raise RuntimeError(f"this client of {self._names} is closed; make a new one")
 
     def _connection_to(self, address: Address, share: float = 1.0) -> Connection:
         """Return an open connection. `share`: how much of the time that is left a new one may take."""
