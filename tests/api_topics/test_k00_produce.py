@@ -16,6 +16,7 @@ from headgate.api import k00_produce, k01_fetch
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
+from headgate.log.log import Log
 from headgate.server.log_gauges import log_gauges
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
@@ -378,6 +379,28 @@ def test_a_log_that_cannot_be_opened_counts_as_failing(node: OneNode, is_produce
     assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 0
     assert not node.topics.failing
     assert visible_values(node) == [b"before"]
+
+
+@pytest.mark.interpreted
+def test_a_log_whose_recovery_takes_long_is_tried_seldom(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recovery blocks all other requests while it reads the log."""
+    topic, clock, tries = node.topic("letters"), [100.0], []
+    topic.shared.seconds = lambda: clock[0]
+    produce(node, batch(b"before"))
+    topic.partition(0).log.fail(OSError(errno.EIO, "a sync failed"))
+
+    def slow(log: Log) -> None:
+        tries.append(clock[0])
+        clock[0] += 3
+        raise OSError(errno.EIO, "still failing")
+
+    monkeypatch.setattr(Log, "recover", slow)
+    for clock[0] in (200.0, 204.0, 232.0, 234.0):
+        assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert drive(Housekeeping(node.topics).try_failing()) == [False]
+    assert tries == [200.0, 234.0]
 
 
 @pytest.mark.parametrize("operation", ["a fetch", "a search"])

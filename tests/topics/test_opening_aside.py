@@ -127,11 +127,11 @@ def test_an_attempt_that_takes_long_is_repeated_seldom(disk: Disk) -> None:
     partition._opening.seconds = 60.0
     clock = [100.0]
     partition.topic.shared.seconds = lambda: clock[0]
-    for clock[0] in (100.0, 279.0):
+    for clock[0] in (100.0, 699.0):
         with pytest.raises(OSError):
             _ = partition.log
         assert not partition.needs_opening
-    clock[0] = 281.0
+    clock[0] = 701.0
     assert partition.needs_opening
     assert partition.log.log_end_offset == 2
 

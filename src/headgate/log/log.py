@@ -319,6 +319,9 @@ class Log:
         """
         if self._is_deleted:
             self._refuse()
+        active = self._segments.active
+        if active is not None:
+            active.check_writable()
         with self.replacement.next_generation():
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:

@@ -131,6 +131,13 @@ class SegmentFile:
         """Return whether the file may be longer than `size`, now or after a power failure."""
         return self.was_cut or self.reserved_to > self.size
 
+    def check_writable(self) -> None:
+        """Raise OSError if the file cannot be truncated and synced now, before all of it is read in vain."""
+        file = self.file()
+        if file.size() >= self.size:  # else bytes are missing: they must not be replaced by zeros
+            self.cut_back()
+        file.datasync()
+
     def cut_back(self) -> None:
         """Truncate the file to `size`: remove preallocated space and the rest of a failed write."""
         self.was_cut = True

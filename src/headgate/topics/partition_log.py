@@ -42,10 +42,9 @@ logger = logging.getLogger(__name__)
 _MEND_EVERY_SECONDS = 1.0
 """Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
 _LONG_OPENING_SECONDS = 0.1
-_PAUSE_AFTER_LONG = 3.0
-"""A failed attempt to open a log that took longer than that is repeated for requests after a pause of so many
-times its length: it may have read all of the log.
-"""
+"""A failed attempt to open a log that took longer is repeated for requests after a pause."""
+_PAUSE_FACTOR = 10.0
+"""Pause after a failed attempt, which may have read all of a log, divided by its length."""
 _TRIED_BYTES = 1 << 20
 """Free space, in bytes, with which a log that could not be written counts as working: a large batch."""
 _WORTH_A_SNAPSHOT_BYTES = 1 << 20
@@ -226,7 +225,7 @@ class PartitionLog:
         except (OSError, CorruptBatch) as problem:
             self._failure_to_open = problem
             if opening.seconds > _LONG_OPENING_SECONDS:
-                self._open_at = self.topic.shared.seconds() + _PAUSE_AFTER_LONG * opening.seconds
+                self._open_at = self.topic.shared.seconds() + _PAUSE_FACTOR * opening.seconds
             raise
         self._failure_to_open = None
         log = opened.log
@@ -281,8 +280,12 @@ class PartitionLog:
         seconds = self.topic.shared.seconds()
         if seconds < self._mend_at:
             raise LogFailed(errno.EIO, f"the log failed and is tried again soon: {log.failure}")
-        self._mend_at = seconds + _MEND_EVERY_SECONDS
-        log.recover()
+        try:
+            log.recover()
+        except BaseException:
+            failed_at = self.topic.shared.seconds()
+            self._mend_at = failed_at + max(_MEND_EVERY_SECONDS, _PAUSE_FACTOR * (failed_at - seconds))
+            raise
         self._mend_at = -math.inf
 
     def _writable_log(self) -> Log:
