@@ -119,14 +119,12 @@ def test_an_error_of_the_opening_is_raised_at_the_use(disk: Disk) -> None:
 def test_an_attempt_that_takes_long_is_repeated_seldom(disk: Disk) -> None:
     """Clients repeat their requests at once: without a pause the disk would be read all the time."""
     partition = restarted(disk).partition(0)
+    began, clock = iter([40.0]), [100.0]
+    partition.topic.shared.seconds = lambda: next(began, clock[0])
     opening = partition.opening()
     assert opening is not None
     disk.files.inject(Fault(errno.EIO, "pread"))
     opening()
-    assert partition._opening is not None
-    partition._opening.seconds = 60.0
-    clock = [100.0]
-    partition.topic.shared.seconds = lambda: clock[0]
     for clock[0] in (100.0, 699.0):
         with pytest.raises(OSError):
             _ = partition.log

@@ -46,7 +46,7 @@ _SEGMENTS_AT_ONCE = 8
 """Number of segments whose files one call removes: each takes 0.3 ms, on a busy disk 100 times as long."""
 
 
-def _nothing() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
@@ -89,7 +89,7 @@ class Log:
         self.replacement = Replacement(files, directory)
         """The compaction decides and settles here; `replace_segments` carries it out."""
         self._failure: OSError | None = None
-        self.on_failed: Callable[[], None] = _nothing
+        self.on_failed: Callable[[], None] = do_nothing
         """Called when the log accepts no more appends, whatever the reason was: also an error of a compaction
         or of closing files. Not called for a log that is given up.
         """

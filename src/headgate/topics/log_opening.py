@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from time import perf_counter
 from typing import NamedTuple
 
 from headgate.log.log import Log
@@ -27,10 +26,12 @@ class Opened(NamedTuple):
 class LogOpening:
     """One opening: the work, to be run once in another thread, and its result."""
 
-    __slots__ = ("_load", "future", "seconds")
+    __slots__ = ("_clock", "_load", "future", "seconds")
 
-    def __init__(self, load: Callable[[], Opened]) -> None:
+    def __init__(self, load: Callable[[], Opened], clock: Callable[[], float]) -> None:
+        """`clock`: a monotonic time in seconds."""
         self._load = load
+        self._clock = clock
         self.seconds = 0.0
         """How long an attempt in the other thread took that failed."""
         self.future: Future[Opened] = Future()
@@ -40,11 +41,11 @@ class LogOpening:
         """Read the log. An error is raised by the user of the log, not here."""
         if not self.future.set_running_or_notify_cancel():
             return  # the log was needed before this began
-        began = perf_counter()
+        began = self._clock()
         try:
             self.future.set_result(self._load())
         except BaseException as problem:
-            self.seconds = perf_counter() - began
+            self.seconds = self._clock() - began
             self.future.set_exception(problem)
             if not isinstance(problem, Exception):
                 raise

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.log.batch import CorruptBatch
-from headgate.log.log import LogFailed
+from headgate.log.log import LogFailed, do_nothing
 from headgate.topics.announcements import Announcements
 from headgate.topics.derived_state import DerivedState
 from headgate.topics.log_opening import LogOpening, Opened
@@ -49,10 +49,6 @@ _TRIED_BYTES = 1 << 20
 """Free space, in bytes, with which a log that could not be written counts as working: a large batch."""
 _WORTH_A_SNAPSHOT_BYTES = 1 << 20
 """If a larger log was read because it had no usable snapshot, one is written at once."""
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class OwningTopic(PartitionTopic, Protocol):
@@ -194,7 +190,7 @@ class PartitionLog:
     def _release(self, log: Log) -> None:
         """Forget a log that was closed."""
         self.topic.log_closed(self, log)
-        log.on_failed = _nothing
+        log.on_failed = do_nothing
         self._log = None
 
     def opening(self) -> Callable[[], None] | None:
@@ -207,8 +203,11 @@ class PartitionLog:
         if self._log is not None or self._opening is not None or not self.topic.is_written(self.index):
             return None
         self.topic.keep(self)
-        self._opening = LogOpening(self._load)
+        self._opening = self._new_opening()
         return self._opening.open_log
+
+    def _new_opening(self) -> LogOpening:
+        return LogOpening(self._load, self.topic.shared.seconds)
 
     @property
     def when_opened(self) -> Future[Opened] | None:
@@ -219,7 +218,7 @@ class PartitionLog:
         """Open the log. Raises OSError and CorruptBatch, also if that failed a moment ago."""
         if self._opening is None and (failure := self._recent_failure_to_open) is not None:
             raise failure.with_traceback(None)
-        opening, self._opening = self._opening or LogOpening(self._load), None
+        opening, self._opening = self._opening or self._new_opening(), None
         try:
             opened = opening.result()
         except (OSError, CorruptBatch) as problem:
