@@ -56,7 +56,8 @@ class Housekeeping:
         """
         failing = self._topics.failing
         results: list[bool] = []
-        while failing and all(results):
+        all_work = True
+        while failing and all_work:
             for key in list(islice(failing, _TRIED_A_ROUND)):
                 if is_slice_over():
                     yield None
@@ -70,6 +71,7 @@ class Housekeeping:
                     failing.pop(key, None)
                     if not is_over:
                         failing[key] = try_disk
+                all_work = all_work and is_over
                 results.append(is_over)
         return results
 
