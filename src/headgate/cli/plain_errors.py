@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from typer.core import TyperGroup
@@ -19,8 +19,9 @@ class PlainErrors(TyperGroup):
 
     def main(self, args: Any = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
         """Run the command line. With `standalone_mode` it ends the process, with 2 for an error."""
-        _take_each_once(self)
-        _write_help_whole(self)
+        for command in _with_those_below(self):
+            _take_each_once(command)
+            _write_help_whole(command)
         try:
             code = super().main(args, standalone_mode=False, **more)
         except TyperException as problem:
@@ -37,10 +38,15 @@ class PlainErrors(TyperGroup):
         return code
 
 
-def _take_each_once(command: Any) -> None:
-    """Have a command and those below it refuse an option with one value that is given twice."""
+def _with_those_below(command: Any) -> Iterator[Any]:
+    """Yield a command and all below it."""
+    yield command
     for below in getattr(command, "commands", {}).values():
-        _take_each_once(below)
+        yield from _with_those_below(below)
+
+
+def _take_each_once(command: Any) -> None:
+    """Have a command refuse an option with one value that is given twice."""
     make_parser = command.make_parser
 
     def make_strict_parser(context: Any) -> Any:
@@ -60,9 +66,7 @@ def _take_each_once(command: Any) -> None:
 
 
 def _write_help_whole(command: Any) -> None:
-    """Have a command and those below it write their help with whole names."""
-    for below in getattr(command, "commands", {}).values():
-        _write_help_whole(below)
+    """Have a command write its help with whole names."""
 
     def format_help(context: Any, formatter: Any) -> None:
         from headgate.cli.help_layout import write_help

@@ -49,24 +49,22 @@ class EventLog:
         match event:
             case GroupCreated(group_id, group_type):
                 logger.info("group created", extra={"group": group_id, "type": group_type})
-            case MemberJoined(group_id, member_id, client_id, client_host):
-                self._note(group_id, "joined")
-                fields: dict[str, object] = {"group": group_id, "member": member_id}
-                logger.info("member joined", extra={**fields, "client": client_id, "host": client_host})
+            case MemberJoined():
+                self._note(event.group_id, "joined")
+                logger.info("member joined", extra=_member_fields(event))
             case GroupRebalanced():
                 self._rebalanced(event)
-            case MemberAwaited(group_id, member_id, client_id, client_host, awaited, waited_ms):
-                fields = {"group": group_id, "member": member_id, "client": client_id, "host": client_host}
-                line = "member has not rejoined" if awaited is Awaited.REJOIN else "member has not synced"
-                logger.warning(line, extra={**fields, "waited_ms": waited_ms})
-            case MemberRemoved(group_id, member_id, client_id, client_host, reason, client_reason):
-                self._removed[reason] += 1
-                self._note(group_id, str(reason))
-                fields = {"group": group_id, "member": member_id, "client": client_id, "host": client_host}
-                fields["reason"] = str(reason)
-                if client_reason:
-                    fields["client_reason"] = client_reason
-                level = logging.INFO if reason in _AS_ASKED else logging.WARNING
+            case MemberAwaited():
+                rejoins = event.awaited is Awaited.REJOIN
+                line = "member has not rejoined" if rejoins else "member has not synced"
+                logger.warning(line, extra={**_member_fields(event), "waited_ms": event.waited_ms})
+            case MemberRemoved():
+                self._removed[event.reason] += 1
+                self._note(event.group_id, str(event.reason))
+                fields = {**_member_fields(event), "reason": str(event.reason)}
+                if event.client_reason:
+                    fields["client_reason"] = event.client_reason
+                level = logging.INFO if event.reason in _AS_ASKED else logging.WARNING
                 logger.log(level, "member removed", extra=fields)
             case OffsetsExpired(group_id, offset_count, reason, retention_ms):
                 fields = {"group": group_id, "offsets": offset_count, "reason": str(reason)}
@@ -118,6 +116,16 @@ class EventLog:
             [((reason,), self._removed[reason]) for reason in RemovalReason],
             ("reason",),
         )
+
+
+def _member_fields(event: MemberJoined | MemberAwaited | MemberRemoved) -> dict[str, object]:
+    """Return the fields that name a member in the log."""
+    return {
+        "group": event.group_id,
+        "member": event.member_id,
+        "client": event.client_id,
+        "host": event.client_host,
+    }
 
 
 def _reason(changes: Counter[str]) -> str:
