@@ -1,4 +1,4 @@
-"""The stopwatches of a real node's shards, which follow the seed: each look at one shows a time of chance."""
+"""The stopwatches of a real node's shards: what they show is random, and the same for the same seed."""
 
 from __future__ import annotations
 

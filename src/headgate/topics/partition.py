@@ -188,8 +188,8 @@ class Partition(PartitionLog):
         """Try, in steps, whether the log can be opened, written and read again, without a record. Return
         False to be called again.
 
-        Without that a log that no client uses any more would count as failing for ever, and clients may wait
-        until none does. The log of a coordinator is only read: its coordinator recovers it.
+        Without that a log that no client uses would count as failing for ever, and its clients may be those
+        that wait until no log fails. The log of a coordinator is only read: its coordinator recovers it.
         """
         opening = self.opening()
         if opening is not None:

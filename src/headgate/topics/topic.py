@@ -155,9 +155,9 @@ class Topic(OwningTopic):
         return sorted(self._written - self._empty)
 
     def compare_with_stop(self, before: Set[int]) -> list[int]:
-        """Return which of the partitions that had segments at a clean stop have no directory now.
+        """Return the partitions that had segments at a clean stop and have no directory now.
 
-        A directory of another one is known to be empty.
+        `before` has those with segments at the stop. Directories of others were empty then already.
         """
         self._empty = self._written - before
         return sorted(before - self._written)
