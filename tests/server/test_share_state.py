@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from headgate.domain.ids import GroupId, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records.share_batches import StateBatch
+from headgate.runtime.checkpoints import CheckpointGivenUp, CheckpointWriter
 from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.server.share_state import prune
@@ -86,6 +88,13 @@ async def state(client: Client) -> tuple[int, list[tuple[int, int, int, int]]]:
     return result.start_offset, batches
 
 
+async def deleted(client: Client, *indexes: int) -> None:
+    partitions = [delete.PartitionData(partition=one) for one in indexes]
+    topics = [delete.DeleteStateData(topic_id=T, partitions=partitions)]
+    request = delete.DeleteShareGroupStateRequest(group_id="g", topics=topics)
+    assert [one.error_code for one in await ask(client, request, 0)] == [NONE for _ in indexes]
+
+
 async def summed_up(client: Client) -> list[tuple[int, int, int]]:
     """Return error, start offset and delivery complete count of both partitions."""
     partitions = [summary.PartitionData(partition=one, leader_epoch=0) for one in (0, 1)]
@@ -116,9 +125,7 @@ def test_states_live_through_a_crash() -> None:
         client = Client(node)
         assert await state(client) == expected
         assert await summed_up(client) == [(NONE, 104, 4), (NONE, 100, 0)]
-        topics = [delete.DeleteStateData(topic_id=T, partitions=[delete.PartitionData(partition=0)])]
-        (gone,) = await ask(client, delete.DeleteShareGroupStateRequest(group_id="g", topics=topics), 0)
-        assert gone.error_code == NONE
+        await deleted(client, 0)
         assert await summed_up(client) == [(NONE, -1, -1), (NONE, 100, 0)]
         refused = await written(client, 300, 300, 0)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -162,6 +169,37 @@ def test_the_log_before_the_oldest_snapshot_is_removed() -> None:
         node.close()
         node = await started(files)
         assert await state(Client(node)) == expected
+        node.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_state_deleted_while_a_checkpoint_is_written_does_not_come_back() -> None:
+    """The checkpoint has the state, and the log has no tombstone of it any more: the log decides."""
+
+    async def scenario() -> None:
+        files = new_disk()
+        node = await started(files)
+        client = Client(node)
+        await initialized(client, 100)
+        (runtime,) = node.share_state.runtimes
+        writer = CheckpointWriter(runtime)
+        did: list[Callable[[], None]] = []
+
+        async def and_delete(work: Callable[[], None]) -> None:
+            work()
+            did.append(work)
+            if len(did) == 2:  # the file was begun, and has the states
+                await deleted(client, 0)
+                newer = InitializeState(key=ShareKey(GroupId("g"), T, 1), state_epoch=1, start_offset=50)
+                runtime.submit(newer, lambda result: prune(runtime))
+
+        with pytest.raises(CheckpointGivenUp, match="the log starts at 3, past the position 2"):
+            await writer.write(and_delete)
+        files.kill()
+        node.close()
+        node = await started(files)
+        assert await summed_up(Client(node)) == [(NONE, -1, -1), (NONE, 50, 0)]
         node.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))

@@ -92,8 +92,11 @@ class Section:
 def bind(log: Log, topic_id: bytes, partition: int, position: int, end_offset: int) -> Bond:
     """Return the bond of a snapshot of a log that is durable to `end_offset`, the end of a batch.
 
-    Raises StateFileUnusable if no batch ends there, OSError, CorruptBatch.
+    Raises StateFileUnusable if no batch ends there, or if records from `position` on were deleted meanwhile,
+    which may be tombstones that the snapshot does not include; OSError, CorruptBatch.
     """
+    if log.log_start_offset > position:
+        raise StateFileUnusable(f"the log starts at {log.log_start_offset}, past the position {position}")
     last = _batch_that_ends(log, end_offset)
     if last is None:
         raise StateFileUnusable(f"no batch ends at {end_offset}")

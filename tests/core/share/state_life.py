@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headgate.core.commands import SystemTimeMoved, Tick
@@ -58,13 +59,11 @@ class StateLife:
         assert all(reply.token == 7 for reply in effects.replies)
         return effects.replies[0].result if effects.replies else None
 
-    def loaded_from(self, start: int, image: ShareStateShard | None = None) -> ShareStateShard:
-        """Return a shard that reads the log from a position, over the image of another one if given."""
+    def loaded_from(self, start: int, parts: Sequence[tuple[str, bytes]] = ()) -> ShareStateShard:
+        """Return a shard that reads the log from a position, over the parts of an image."""
         shard = ShareStateShard(self.settings)
-        if image is not None:
-            parts = [*image.image()]
-            for _ in shard.restore(lambda kind: [data for name, data in parts if name == kind], {}):
-                pass
+        for _ in shard.restore(lambda kind: [data for name, data in parts if name == kind], {}):
+            pass
         for at, (key, value) in enumerate(self.log[start:], start):
             shard.apply(decode_share(key, value, Millis(0)), at)
         shard.loaded(self.now)

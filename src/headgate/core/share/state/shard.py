@@ -105,7 +105,10 @@ class ShareStateShard:
         key = record.key
         state = self.states.get(key)
         if self._is_loading and state is not None and position <= state.position:
-            return  # the image that was restored has it already
+            # The image that was restored has it already, but in the order of an earlier moment.
+            if position == state.snapshot_position:
+                self._put(key, state)
+            return
         match record:
             case ShareSnapshot():
                 self._put(key, ShareState.of(record, position))
