@@ -95,8 +95,16 @@ def test_a_deleted_batch_does_not_identify_a_log(place: Place) -> None:
     log = three_batches(place)
     log.delete_before(7)
     with pytest.raises(StateFileUnusable, match="no batch ends at 7"):
-        bind(log, TOPIC, 3, 0, 7)
-    assert bind(log, TOPIC, 3, 0, 10).log_start_offset == 7
+        bind(log, TOPIC, 3, 7, 7)
+    assert bind(log, TOPIC, 3, 7, 10).log_start_offset == 7
+
+
+def test_a_snapshot_is_not_of_a_log_whose_beginning_was_deleted_past_its_position(place: Place) -> None:
+    """It does not have the deleted records, such as tombstones."""
+    log = three_batches(place)
+    log.delete_before(7)
+    with pytest.raises(StateFileUnusable, match="starts at 7, past the position 6"):
+        bind(log, TOPIC, 3, 6, 10)
 
 
 def test_a_file_fits_its_log_while_that_only_grows(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Random lives of share states whose image is read while they change: it restores them, with the log since."""
+"""Random lives of share states whose image is read while they change; the log since completes it."""
 
 from __future__ import annotations
 
