@@ -167,8 +167,8 @@ def test_a_damaged_file_is_refused(files: MemoryFileSystem, place: Place) -> Non
 def test_a_file_of_another_format_has_its_own_error(files: MemoryFileSystem, place: Place) -> None:
     """That of a later version is distinguished from an unknown file."""
     write(files, bind(three_batches(place), TOPIC, 3, 2, 10))
-    files.open(PATH).pwrite(b"2", 15)
-    with pytest.raises(StateFileUnusable, match="of another format, 'headgate shard 2'"):
+    files.open(PATH).pwrite(b"3", 15)
+    with pytest.raises(StateFileUnusable, match="of another format, 'headgate shard 3'"):
         open_state_file(files, DIRECTORY)
     files.open(PATH).pwrite(b"H", 0)
     with pytest.raises(StateFileUnusable, match="title is wrong"):

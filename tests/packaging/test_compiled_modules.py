@@ -46,6 +46,41 @@ def test_such_a_generator_is_noticed() -> None:
     assert [part.lineno for part in endings_in_generators(tree)] == [2]
 
 
+READ_AT_ONCE = {
+    *("all", "any", "dict", "frozenset", "list", "max", "min", "next", "set", "sorted", "sum", "tuple"),
+    *("difference_update", "extend", "from_iterable", "fromkeys", "join", "subtract", "update"),
+}
+"""What reads what it is given before it returns."""
+
+
+def generators_that_are_kept(tree: ast.Module) -> Iterator[ast.GeneratorExp]:
+    """Generator expressions that are not read where they are written."""
+    read = [
+        argument
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", ""))
+        in READ_AT_ONCE
+        for argument in call.args
+    ]
+    read += [part.value for part in ast.walk(tree) if isinstance(part, ast.Starred)]
+    for part in ast.walk(tree):
+        if isinstance(part, ast.GeneratorExp) and part not in read:
+            yield part
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_no_generator_expression_is_read_later(path: str) -> None:
+    """Compiled, it is a list with the values at the time it is written."""
+    tree = ast.parse((PROJECT / "src" / path).read_text())
+    assert [part.lineno for part in generators_that_are_kept(tree)] == []
+
+
+@pytest.mark.parametrize("line", ["kept = (a for a in all_of_them)", "parts_of(a for a in all_of_them)"])
+def test_such_an_expression_is_noticed(line: str) -> None:
+    assert len(list(generators_that_are_kept(ast.parse(line)))) == 1
+
+
 def exceptions_of_several_types(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
     """Where a function catches an exception under a name that it has for one of another type."""
     for function in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""One run of a coordinator's shard: the real one, over a log on a disk in memory."""
+"""One run of a coordinator's shard, of groups by default: the real one, over a log on a disk in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.log.compacting import drive
 from tests.server.disk import DATA_DIR
 
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
+from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
 from headgate.log.compaction import CompactionOrder, compact
 from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
@@ -19,6 +19,7 @@ from headgate.records.run_completeness import RunCompleteness
 from headgate.runtime.clock import Clock
 from headgate.runtime.group_commit import GroupCommit
 from headgate.runtime.local_log import LocalLog
+from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.runtime.syncing import Syncer
 from headgate.shards.groups import group_shards
@@ -33,19 +34,20 @@ class ShardLife:
         files: MemoryFileSystem,
         overrides: Mapping[str, str] | None = None,
         syncer: Syncer | None = None,
+        kind: ShardKind[Any] | None = None,
     ) -> None:
+        kind = kind or group_shards(Settings(), lambda: GroupShard(Settings()))
         clock = Clock()
         self.files = files
         self.topics = Topics.open(files, DATA_DIR, Settings(), clock.system_time())
-        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        topic = self.topics.by_name(kind.topic)
         if topic is None:
-            wanted = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 2, overrides or {})
+            wanted = NewTopic(kind.topic, TopicId(b"t" * 16), 2, overrides or {})
             self.topics.create(wanted, clock.system_time())
-            topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+            topic = self.topics.by_name(kind.topic)
         assert topic is not None
         self.partition = topic.partition(0)
         self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None, syncer)
-        kind = group_shards(Settings(), lambda: GroupShard(Settings()))
         self.runtime = ShardRuntime(kind, LocalLog(self.partition, self.group_commit), clock)
 
     async def submit(self, command: Any, timeout_s: float = 30) -> Any:

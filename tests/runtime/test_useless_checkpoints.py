@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("small_parts")
 
 
 def _newer_format(life: Life) -> None:
-    life.checkpoint = life.checkpoint.replace(b"headgate shard 1", b"headgate shard 2", 1)
+    life.checkpoint = life.checkpoint.replace(b"headgate shard 2", b"headgate shard 3", 1)
 
 
 def _rewritten(change: Callable[[dict[str, Any]], None]) -> Callable[[Life], None]:

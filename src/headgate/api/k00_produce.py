@@ -277,7 +277,7 @@ def _append_each(
         yield from _drop_repeats(request)
         refusal = yield from _refuse_in_steps(request)
     else:
-        refusal = _refuse(request, (data for topic in request.topic_data for data in topic.partition_data))
+        refusal = _refuse(request, [data for topic in request.topic_data for data in topic.partition_data])
     for topic_data in request.topic_data:
         if not topic_data.partition_data:
             yield None

@@ -46,9 +46,9 @@ class KeyTable:
         self._slots = slots
         self._mask = slots - 1
         # Anonymous memory: zero without being touched, and released at once.
-        self._lows, self._highs, self._offsets = (
+        self._lows, self._highs, self._offsets = [
             memoryview(mmap.mmap(-1, 8 * slots)).cast("q") for _ in range(3)
-        )
+        ]
         self._slot_of: dict[bytes, int] = {}
         self.count = 0
         self.room = 3 * slots // 4

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 STATE_NAME: Final = "shard.checkpoint"
 _ASIDE_NAME: Final = STATE_NAME + ".tmp"
-_TITLE: Final = b"headgate shard 1"
+_TITLE: Final = b"headgate shard 2"
+"""Files of format 1 look the same. Those of transactional ids could lack changes below their position."""
 _ANY_TITLE: Final = b"headgate shard "
 _TAIL: Final = Struct("<II8s")
 _END_MARK: Final = b"the end."

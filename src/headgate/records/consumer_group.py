@@ -134,7 +134,10 @@ def _partition_metadata_value(metadata: ConsumerGroupPartitionMetadata) -> bytes
 
 def _subscribed_topic(topic: SubscribedTopic) -> bytes:
     racks = compact_array(
-        int32_bytes(one.partition) + compact_array(map(compact_text, one.racks)) + _END for one in topic.racks
+        [
+            int32_bytes(one.partition) + compact_array(map(compact_text, one.racks)) + _END
+            for one in topic.racks
+        ]
     )
     return topic.topic_id + compact_text(topic.name) + int32_bytes(topic.partition_count) + racks + _END
 
@@ -143,7 +146,10 @@ def _member_value(member: ConsumerGroupMemberMetadata) -> bytes:
     fields = {}
     if member.classic is not None:
         protocols = compact_array(
-            compact_text(name) + compact_blob(metadata) + _END for name, metadata in member.classic.protocols
+            [
+                compact_text(name) + compact_blob(metadata) + _END
+                for name, metadata in member.classic.protocols
+            ]
         )
         # A nullable struct begins with a byte: 1 if it is not null.
         fields[_CLASSIC_TAG] = b"\x01" + int32_bytes(member.classic.session_timeout_ms) + protocols + _END
@@ -177,10 +183,10 @@ def _target_metadata_value(target: ConsumerGroupTargetMetadata) -> bytes:
 
 
 def _target_value(target: ConsumerGroupTargetMember) -> bytes:
-    topics = (
+    topics = [
         topic_id + compact_int32s(sorted(partitions)) + _END
         for topic_id, partitions in sorted(target.partitions.items())
-    )
+    ]
     return _HEAD + compact_array(topics) + _END
 
 

@@ -64,17 +64,13 @@ class CheckpointWriter:
 
     async def write(self, execute: Execute) -> None:
         """Write the checkpoint beside other work. Raises OSError, CorruptBatch, CheckpointGivenUp."""
-        parts = self._shard.image()
         try:
             await execute(self._file.begin)
             while self._runtime.is_finishing:
                 await asyncio.sleep(0)
             self._check()
             position = self._runtime.written_position
-            while (part := self._next(parts)) is not None:
-                self._check()
-                await execute(partial(self._file.add, *part))
-            self._check()
+            await self._add_parts(execute)
             end = self._runtime.position
             while self._store.durable_offset < end:
                 await self._sync()
@@ -86,8 +82,6 @@ class CheckpointWriter:
         except BaseException:
             await execute(self._file.discard)
             raise
-        finally:
-            parts.close()
         self._runtime.checkpoint_position = position
 
     def write_at_once(self) -> None:
@@ -103,6 +97,17 @@ class CheckpointWriter:
             self._file.discard()
             raise
         self._runtime.checkpoint_position = position
+
+    async def _add_parts(self, execute: Execute) -> None:
+        """Write the image, which has the state of this moment or later ones. What follows is in the log."""
+        parts = self._shard.image()
+        try:
+            while (part := self._next(parts)) is not None:
+                self._check()
+                await execute(partial(self._file.add, *part))
+        finally:
+            parts.close()
+        self._check()
 
     def _next(self, parts: Iterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
         """Return the next part, or None at the end."""

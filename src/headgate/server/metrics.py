@@ -100,7 +100,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return all metrics at once. Call it on the loop's thread."""
-        return (metric for metric in self.steps() if metric is not None)
+        for metric in self.steps():
+            if metric is not None:
+                yield metric
 
     def steps(self) -> Iterator[Metric | None]:
         """Yield all metrics in small steps, and None where a slice may end."""

@@ -163,8 +163,10 @@ class Topic(OwningTopic):
         return sorted(before - self._written)
 
     def open_partitions(self) -> Iterator[Partition]:
-        """Return the partitions whose logs are open."""
-        return (partition for partition in list(self._kept.values()) if partition.is_open)
+        """Yield the partitions whose logs are open, each at the time it is asked for."""
+        for partition in list(self._kept.values()):
+            if partition.is_open:
+                yield partition
 
     def used_partitions(self) -> Iterator[Partition]:
         """Return the partitions that were used: their logs are open, are being opened, or could not be."""

@@ -200,7 +200,7 @@ class ConsumerGroups:
             for group_id in self.verified
             if not self.by_id[group_id].subscriptions.reads_any_of(names)
         }
-        readers = (group for group in self.by_id.values() if group.subscriptions.regex_users)
+        readers = [group for group in self.by_id.values() if group.subscriptions.regex_users]
         for group_id in self.patterns.topics_changed(readers, command.changes):
             self.context(group_id, now).match_patterns(group_id)
 

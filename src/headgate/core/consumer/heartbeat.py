@@ -259,7 +259,7 @@ def _given_up_patterns(after: GroupAfter) -> list[ConsumerRecord]:
     users = Counter(after.group.subscriptions.regex_users)
     users.subtract(member.subscribed_topic_regex for member in after.gone() if member.subscribed_topic_regex)
     users[after.member.subscribed_topic_regex or ""] += 1
-    resolved = (after.group.regexes.get(regex) for regex in before if users[regex] <= 0)
+    resolved = [after.group.regexes.get(regex) for regex in before if users[regex] <= 0]
     return [tombstone_of(one) for one in resolved if one is not None]
 
 

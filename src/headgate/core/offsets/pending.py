@@ -396,9 +396,9 @@ def _slices(count: int) -> Iterator[slice]:
         yield slice(first, min(first + STEP, count))
 
 
-def _prefixes_of(place: Place) -> Iterator[bytes]:
+def _prefixes_of(place: Place) -> list[bytes]:
     names = key_prefix(*place)[_START_BYTES:]
-    return (start + names for start in KEY_STARTS)
+    return [start + names for start in KEY_STARTS]
 
 
 def _outdate(others: Partitions, committed: Mapping[int, PendingOffset]) -> None:

@@ -158,9 +158,13 @@ class TransactionShard:
 
     def image(self) -> Iterator[tuple[str, bytes]]:
         """Yield the durable state in parts; see `headgate.core.contract.Pictured`."""
-        by_id = self.by_id
-        current = (by_id.get(one) for one in list(by_id))
-        return parts_of((one for one in current if one is not None), encode_transaction)
+        return parts_of(self._current_records(), encode_transaction)
+
+    def _current_records(self) -> Iterator[TransactionMetadata]:
+        for transactional_id in list(self.by_id):
+            one = self.by_id.get(transactional_id)
+            if one is not None:
+                yield one
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
         """Restore the state of an image; see `headgate.core.contract.Pictured`."""

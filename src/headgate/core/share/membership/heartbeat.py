@@ -187,11 +187,11 @@ def _target(
         assignable=_assignable(context, group),
     )
     targets = assign_shares(spec)
-    records += (
+    records += [
         ShareGroupTargetMember(group_id=group.group_id, member_id=member_id, partitions=targets[member_id])
         for member_id in members
         if member_id not in group.targets or group.targets[member_id].partitions != targets[member_id]
-    )
+    ]
     records.append(
         ShareGroupTargetMetadata(
             group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=context.system_time

@@ -222,7 +222,7 @@ class SharePartition:
         """Apply an acknowledgement, and return the write it waits for, if it changes more than locks."""
         changed = [piece for pieces in new for piece in pieces]
         self._ranges.put_apart(changed)  # many small batches cost as much as one with many types
-        batches = state_batches(piece for piece in changed if piece.delivery.state & PENDING)
+        batches = state_batches([piece for piece in changed if piece.delivery.state & PENDING])
         if not batches:
             return None
         self._last_write += 1

@@ -67,7 +67,9 @@ def above(batches: BatchRows, start_offset: int) -> BatchRows:
 
 def replaced(batches: BatchRows, offsets: Sequence[tuple[int, int]]) -> BatchRows:
     """Return a combined list in which these ranges, ascending, are available and were never delivered."""
-    new = StateBatches.of(StateBatch(first, last, DeliveryState.AVAILABLE, 0) for first, last in offsets).rows
+    new = StateBatches.of(
+        [StateBatch(first, last, DeliveryState.AVAILABLE, 0) for first, last in offsets]
+    ).rows
     if not len(batches):
         return combined(new)
     bounds = _bounds(batches, new)

@@ -124,7 +124,7 @@ def split(snapshot: ShareSnapshot) -> list[ShareRecord]:
         batches=pieces[0],
         dead_letters=snapshot.dead_letters,
     )
-    others = (
+    others = [
         ShareUpdate(
             key=snapshot.key,
             snapshot_epoch=snapshot.snapshot_epoch,
@@ -133,7 +133,7 @@ def split(snapshot: ShareSnapshot) -> list[ShareRecord]:
             batches=piece,
         )
         for piece in pieces[1:]
-    )
+    ]
     return [first, *others]
 
 
