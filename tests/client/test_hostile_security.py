@@ -459,7 +459,7 @@ def test_a_port_that_needs_sasl_is_told_after_all_attempts(listen: Listen, trust
         connection.recv(4096)
 
     with (
-        Cluster(listen(encrypted(trusted, once)), 0.5, security=tls(trusted)) as cluster,
+        Cluster(listen(encrypted(trusted, once)), 2, security=tls(trusted)) as cluster,
         pytest.raises(ConnectionFailed, match="needs SASL too, set security"),
     ):
         cluster.metadata()

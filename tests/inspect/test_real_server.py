@@ -78,6 +78,10 @@ def first_offset(directory: Path) -> int:
     return min((int(path.stem) for path in directory.glob("*.log")), default=0)
 
 
+def segments(directory: Path) -> int:
+    return len(list(directory.glob("*.log")))
+
+
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
@@ -104,11 +108,12 @@ def test_neither_a_kill_nor_a_stop_of_a_server_causes_errors(data_dir: Path) -> 
             assert any(note.file == "clean-shutdown" for note in check(data_dir))
             broker.start()
         wait_until(lambda: first_offset(data_dir / "short-0") > 0, "a segment is deleted", ENOUGH_S)
+        wait_until(lambda: segments(data_dir / "kept-0") > 1, "a second segment", ENOUGH_S)
         load.stop.set()
         load.join(timeout=60)
         assert load.rounds > KILLS
         check(data_dir)
     assert check(data_dir) == []
-    assert len(list((data_dir / "kept-0").glob("*.log"))) > 1
+    assert segments(data_dir / "kept-0") > 1
     assert first_offset(data_dir / "short-0") > 0
     assert (data_dir / "kept-0" / "leader-epoch-checkpoint").exists()
