@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from tests.simulation.past_model import Told
 from tests.simulation.past_reader import PastReader
 from tests.simulation.pause_model import NothingKnown, PauseModel
 from tests.simulation.plan import HISTORY_RETENTION_MS, RETENTION_MS, Plan
+from tests.simulation.replays import differences, may_become
 from tests.simulation.requests import RETRIABLE, Request, Violation
 from tests.simulation.surroundings import Surroundings
 
@@ -283,10 +284,10 @@ class Audit:
         """Note that a shard has read its log."""
         before = self._stopped.pop(shard, None)
         if before is not None:
-            is_same = _may_become(before, state)
+            is_same = may_become(before, state)
             self._journal.counts["shards found as they were left"] += is_same
             if not is_same:
-                found = "; ".join(_differences(before, state))
+                found = "; ".join(differences(before, state))
                 self._journal.report(f"shard {shard} is another after a start: {found}")
 
     def loaded(self, shard: int, life: Life) -> None:
@@ -339,28 +340,3 @@ class Audit:
         if not group_ids:
             self._shards[shard].loaded({}, since)
             life.looked_at(shard, {})
-
-
-def _differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
-    """Return the differences between two states, part by part."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in {**before, **after}:
-            if before.get(key) != after.get(key):
-                yield from _differences(before.get(key), after.get(key), f"{where}[{key!r}]")
-    elif type(before) is tuple and type(after) is tuple and len(before) == len(after):
-        for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            if one != other:
-                yield from _differences(one, other, f"{where}[{index}]")
-    else:
-        yield f"{where} was {before!r} and is {after!r}"
-
-
-def _may_become(before: Any, after: Any) -> bool:
-    """Return whether a shard may have the second state after a start. A group that was known only by
-    tombstones is known until compaction has dropped them.
-    """
-    offsets, known, *others = before
-    offsets_after, known_after, *others_after = after
-    with_offsets = {group_id for group_id, _, _ in offsets}
-    is_known = known_after <= known and not (known - known_after) & with_offsets
-    return bool((offsets, others) == (offsets_after, others_after) and is_known)

@@ -45,6 +45,7 @@ def test_nothing_is_found_in_share_groups() -> None:
         "kill",
         "lost answers",
         "power cut",
+        "replays compared",
         "settings of the clock",
         "starts that moved",
         "torn writes",

@@ -49,6 +49,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         "lost connections",
         "power cuts",
         "rebalances",
+        "replays compared",
         "shards found as they were left",
         "changes told",
         "pasts without a beginning",

@@ -45,6 +45,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.past_reader import PastReader
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.remote_logs import RemoteLogs
+from tests.simulation.replays import compared_replays
 from tests.simulation.requests import Violation
 from tests.simulation.stalls import Stalls
 from tests.simulation.surroundings import Surroundings
@@ -124,7 +125,10 @@ class World:
         self.disk.make_directory(DATA_DIR)
         self.disk.sync_directory(DATA_DIR.parent)
         network, journal = self._network, self.journal
-        with fitted(self.plan, self.random, journal, self.audit.compaction_failed):
+        with (
+            fitted(self.plan, self.random, journal, self.audit.compaction_failed),
+            compared_replays(journal.counts, journal.report),
+        ):
             try:
                 while network.requests < network.most_requests and journal.violation is None:
                     self._live(Life(self))

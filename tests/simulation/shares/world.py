@@ -21,6 +21,7 @@ from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedDisk, SimulatedSyncer
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.replays import compared_replays
 from tests.simulation.requests import Violation
 from tests.simulation.shares.link import Exchange, Server
 from tests.simulation.shares.members import Habits, ShareMember
@@ -121,7 +122,10 @@ class ShareWorld:
         """Run all lives. Raises Violation, or what went wrong in the server."""
         self.disk.make_directory(DATA_DIR)
         self.disk.sync_directory(DATA_DIR.parent)
-        with fitted(self):
+        with (
+            fitted(self),
+            compared_replays(self.journal.counts, lambda told: self.report(Violation(told))),
+        ):
             while self._life < LIVES:
                 self._live(is_last=self._life == LIVES - 1)
         return self.journal

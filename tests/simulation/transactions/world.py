@@ -28,6 +28,7 @@ from tests.simulation.fittings import fitted
 from tests.simulation.journal import Journal
 from tests.simulation.life import DATA_DIR
 from tests.simulation.plan import Plan
+from tests.simulation.replays import compared_replays
 from tests.simulation.requests import Violation
 from tests.simulation.transactions.auditor import Auditor
 from tests.simulation.transactions.books import Books, Place
@@ -98,6 +99,7 @@ class TransactionWorld:
         with (
             fitted(sizes, self.random, journal, lambda index: None),
             simulated_threads(self.random, plan.slowest_sync_seconds, plan.greatest_epoch, journal),
+            compared_replays(journal.counts, journal.report),
         ):
             try:
                 while not self.is_enough and journal.violation is None:
