@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tools.state_diagrams import DOCUMENT, document
 
 from headgate.core.consumer.member_state import TRANSITIONS
 from headgate.records import MemberState
 
 
+@pytest.mark.interpreted
 def test_the_diagrams_are_those_of_the_tables() -> None:
     """After a change of a table `python tools/state_diagrams.py` draws them again."""
     assert DOCUMENT.read_text() == document()

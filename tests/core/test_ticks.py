@@ -109,6 +109,7 @@ def test_a_rebalance_timeout_of_minus_one_is_stored_unchanged() -> None:
 
 
 @pytest.mark.parametrize("kind", list(TimerKind))
+@pytest.mark.interpreted
 def test_a_tick_ends_though_a_deadline_sets_itself_again_at_once(kind: TimerKind) -> None:
     """A handler with such a bug costs one tick per millisecond, and all other due handlers run."""
     shard = GroupShard(Settings({}))

@@ -64,6 +64,7 @@ def test_one_slot_stays_free() -> None:
 
 
 @pytest.mark.parametrize("remembered", [0, 2, 1 << 16])
+@pytest.mark.interpreted
 def test_put_each_and_get_each_equal_single_calls(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
     """For a repeated key the last offset remains, whether or not its slot is cached."""
     monkeypatch.setattr(key_table, "_MOST_REMEMBERED", remembered)

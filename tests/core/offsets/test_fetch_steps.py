@@ -62,6 +62,7 @@ NAMED += [(TopicName("high"), [HIGH + 1, -1, 2]), (TopicName("high"), np.array([
 
 @pytest.mark.parametrize("metadata", ["", "text"])
 @pytest.mark.parametrize("topics", [None, NAMED], ids=["all", "named"])
+@pytest.mark.interpreted
 def test_an_answer_in_steps_is_the_same_as_one_at_once(topics: Any, metadata: str) -> None:
     """For any request: wide topics and narrow ones, partitions out of range and without offsets."""
     shard, command = shard_of(metadata), FetchOffsets(G, topics)
@@ -79,6 +80,7 @@ def test_an_answer_in_steps_is_the_same_as_one_at_once(topics: Any, metadata: st
 
 
 @pytest.mark.parametrize("shard", [GroupShard(Settings({})), shard_of("text")], ids=["empty", "of others"])
+@pytest.mark.interpreted
 def test_a_group_without_offsets_has_the_same_answer_in_steps(shard: GroupShard) -> None:
     """For any number of topics."""
     shard.apply(GroupMetadata(GroupId("nobody"), "", 0, None, None, Millis(9)), 0)
@@ -88,6 +90,7 @@ def test_a_group_without_offsets_has_the_same_answer_in_steps(shard: GroupShard)
     assert told(command, in_steps) == told(command, ask(shard, command))
 
 
+@pytest.mark.interpreted
 def test_an_answer_in_steps_is_of_the_moment_of_the_request() -> None:
     """Commits, removals, released names and topics with other ids do not change it."""
     shard = shard_of("text")
@@ -112,6 +115,7 @@ def test_an_answer_in_steps_is_of_the_moment_of_the_request() -> None:
     assert found.topic_ids == {"wide": b"1" * 16}
 
 
+@pytest.mark.interpreted
 def test_names_are_released_again_when_an_answer_is_given_up() -> None:
     """An abandoned answer releases the table."""
     shard = shard_of("")
