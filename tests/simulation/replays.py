@@ -75,7 +75,7 @@ def _state(shard: Any) -> Any:
         case TransactionShard():
             return shard.by_id
         case ShareStateShard():
-            return sorted(durable(shard), key=repr)
+            return durable(shard)  # in their order, by which their log is pruned
     raise TypeError(f"no state of {type(shard).__name__} is known")
 
 
