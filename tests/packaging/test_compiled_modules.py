@@ -6,7 +6,8 @@ import ast
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +24,11 @@ def dotted(path: str) -> str:
     return path.removesuffix(".py").replace("/", ".")
 
 
+@cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse((PROJECT / "src" / path).read_text())
+
+
 def endings_in_generators(tree: ast.Module) -> Iterator[ast.stmt]:
     """What a generator is to do when it ends, from around a place where it may be left."""
     for function in ast.walk(tree):
@@ -37,7 +43,7 @@ def endings_in_generators(tree: ast.Module) -> Iterator[ast.stmt]:
 @pytest.mark.parametrize("path", MODULES)
 def test_no_generator_has_to_be_ended(path: str) -> None:
     """A compiled generator that is given up halfway never gets to its `finally`, nor out of its `with`."""
-    tree = ast.parse((PROJECT / "src" / path).read_text())
+    tree = parsed(path)
     assert [part.lineno for part in endings_in_generators(tree)] == []
 
 
@@ -72,13 +78,73 @@ def generators_that_are_kept(tree: ast.Module) -> Iterator[ast.GeneratorExp]:
 @pytest.mark.parametrize("path", MODULES)
 def test_no_generator_expression_is_read_later(path: str) -> None:
     """Compiled, it is a list with the values at the time it is written."""
-    tree = ast.parse((PROJECT / "src" / path).read_text())
+    tree = parsed(path)
     assert [part.lineno for part in generators_that_are_kept(tree)] == []
 
 
 @pytest.mark.parametrize("line", ["kept = (a for a in all_of_them)", "parts_of(a for a in all_of_them)"])
 def test_such_an_expression_is_noticed(line: str) -> None:
     assert len(list(generators_that_are_kept(ast.parse(line)))) == 1
+
+
+def names_in(parts: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+    return {
+        part.id
+        for tree in parts
+        for part in ast.walk(tree)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, context)
+    }
+
+
+def loops_that_set_what_they_walk(tree: ast.Module) -> Iterator[ast.For]:
+    """Loops over a variable, or a range up to one, that give it another value meanwhile."""
+    for loop in ast.walk(tree):
+        if isinstance(loop, ast.For):
+            arguments = {part.arg for part in ast.walk(loop.iter) if isinstance(part, ast.arg)}
+            walked = names_in([loop.iter], ast.Load) - names_in([loop.iter], ast.Store) - arguments
+            if walked & names_in([loop.target, *loop.body], ast.Store):
+                yield loop
+
+
+def test_no_loop_sets_what_it_walks() -> None:
+    """Compiled, a loop goes on with the new value of its variable, and not with the one it began with."""
+    found = [(path, loop.lineno) for path in MODULES for loop in loops_that_set_what_they_walk(parsed(path))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("head", "is_noticed"),
+    [
+        ("in some", True),
+        ("in range(some)", True),
+        ("in others", False),
+        ("in [some for some in others]", False),
+    ],
+)
+def test_such_a_loop_is_noticed(head: str, is_noticed: bool) -> None:
+    tree = ast.parse(f"for one {head}:\n    some = after(one)\n")
+    assert len(list(loops_that_set_what_they_walk(tree))) == is_noticed
+
+
+def stops_in_generators(tree: ast.Module) -> Iterator[ast.Call]:
+    """Calls of `next` without a default in generators."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            parts = list(ast.walk(function))
+            if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in parts):
+                for part in parts:
+                    if isinstance(part, ast.Call) and ast.unparse(part.func) == "next" and len(part.args) < 2:
+                        yield part
+
+
+def test_no_generator_may_end_by_accident() -> None:
+    """Compiled, a StopIteration from `next` ends the generator around it, and is no RuntimeError."""
+    assert [(path, call.lineno) for path in MODULES for call in stops_in_generators(parsed(path))] == []
+
+
+def test_such_a_call_is_noticed() -> None:
+    tree = ast.parse("def walk(others):\n    yield next(others)\n    yield next(others, None)\n")
+    assert [part.lineno for part in stops_in_generators(tree)] == [2]
 
 
 def exceptions_of_several_types(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
@@ -96,7 +162,7 @@ def exceptions_of_several_types(tree: ast.Module) -> Iterator[ast.ExceptHandler]
 @pytest.mark.parametrize("path", MODULES)
 def test_a_name_is_of_one_type_of_exceptions(path: str) -> None:
     """Compiled, a variable has the type it has first: an exception of another one is a TypeError instead."""
-    tree = ast.parse((PROJECT / "src" / path).read_text())
+    tree = parsed(path)
     assert [part.lineno for part in exceptions_of_several_types(tree)] == []
 
 
@@ -131,7 +197,7 @@ def test_no_class_of_source_has_a_compiled_base() -> None:
     compiled = {
         f"{dotted(path)}.{part.name}"
         for path in MODULES
-        for part in ast.walk(ast.parse((PROJECT / "src" / path).read_text()))
+        for part in ast.walk(parsed(path))
         if isinstance(part, ast.ClassDef)
     }
     interpreted = [
