@@ -23,6 +23,7 @@ from headgate.admin import (
     ShiftBy,
     ToDatetime,
     ToEarliest,
+    ToOffset,
     ToOffsets,
     TopicPartition,
     Unsendable,
@@ -150,6 +151,8 @@ def test_an_argument_of_a_wrong_type_is_named(
         (lambda a: Admin("127.0.0.1:9092", timeout_s=float("nan")), "and finite, not nan"),
         (lambda a: a.alter_offsets("g", {FIRST: 1 << 63}), r"below 2\*\*63, not 9223372036854775808"),
         (lambda a: ToOffsets({FIRST: -1}), "the offset of flights-0 must be 0 or more"),
+        (lambda a: ToOffset(-1), r"offset must be 0 or more, not -1; ToEarliest\(\) and ToLatest\(\)"),
+        (lambda a: ToDatetime(1_795_528_706), "1795528706 looks like seconds; .* 1970-01-21"),
         (lambda a: ToDatetime(datetime(2026, 11, 21)), "has no time zone"),
         (lambda a: a.offset_history("g", until=-1), "a time must not be before 1970: -1"),
         (

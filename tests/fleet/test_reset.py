@@ -428,6 +428,7 @@ def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message
         (["--group", "no-such-group", "--to-earliest"], 2, "group no-such-group does not exist"),
         (["--groups-matching", "(", "--to-earliest"], 2, "--groups-matching (: "),
         (["--groups-matching", "none-like-this", "--to-earliest"], 0, "nothing to change"),
+        (["--groups-matching", "none-like-this", "--to-datetime", "1970-01-21"], 0, "nothing to change"),
         (["--all-groups", "--to-datetime", "yesterday"], 2, "a date and time is expected"),
         (["--all-groups", "--by-duration", "1h"], 2, "--by-duration 1h: a duration is expected"),
         (["--from-table", "no-such-table.csv"], 2, "no-such-table.csv: there is no such file"),

@@ -8,7 +8,7 @@ from datetime import datetime
 from headgate.client.offsets import CommittedOffset
 from headgate.client.security import Security
 from headgate.domain.ids import Millis, TopicName, TopicPartition
-from headgate.domain.times import history_millis
+from headgate.domain.times import millis
 
 
 def _partition(each: object) -> TopicPartition:
@@ -66,9 +66,9 @@ def whole(name: str, value: object) -> int:
 def past_millis(time: datetime | int) -> Millis:
     """Return a time in the history, in ms.
 
-    Raises what `history_millis` does, and ValueError for one before 1970.
+    Raises what `millis` does, and ValueError for one before 1970.
     """
-    found = history_millis(time)
+    found = millis(time)
     if found < 0:  # in a request a negative number is no time: all changes would be returned
         raise ValueError(f"a time must not be before 1970: {time!r}")
     return found

@@ -41,8 +41,12 @@ class ToOffset:
     offset: int
 
     def __post_init__(self) -> None:
-        """Raises TypeError for anything but an int."""
-        whole("offset", self.offset)
+        """Raises TypeError for anything but an int, ValueError for a negative one."""
+        if whole("offset", self.offset) < 0:  # -1 and -2 are the ends of a log for some tools, not for this
+            raise ValueError(
+                f"offset must be 0 or more, not {self.offset}; "
+                "ToEarliest() and ToLatest() are the two ends of a log"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class ToDatetime:
     timestamp: datetime | int
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a datetime without a time zone, TypeError for what is no time."""
+        """Raises ValueError for a datetime without a time zone and for seconds, TypeError for no time."""
         millis(self.timestamp)
 
 

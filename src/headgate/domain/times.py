@@ -8,20 +8,26 @@ from headgate.domain.ids import Millis
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = range(10**9, 10**11)
-"""From 2001 on if they are seconds. As milliseconds they are times of which there is no history: to restore
-the offsets of then means to remove them all.
+"""From 2001 on if they are seconds. As milliseconds they are times in 1970 to 1973, before all records and
+all history: the offsets of then are the starts of the logs, or none at all.
 """
 
 
 def millis(time: datetime | int) -> Millis:
     """Return a time in ms since the epoch.
 
-    Raises ValueError for a datetime without a time zone, and TypeError for what is neither that nor an int.
+    Raises ValueError for a datetime without a time zone and for an int that surely has seconds, and TypeError
+    for what is neither a datetime nor an int.
     """
     if not isinstance(time, datetime):
         if not isinstance(time, int):
             raise TypeError(
                 f"a time must be a datetime, or an int of milliseconds since the epoch, not {time!r}"
+            )
+        if time in _SECONDS:
+            raise ValueError(
+                f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in "
+                f"milliseconds it is {as_datetime(Millis(time)):%Y-%m-%d}: if you mean that, give a datetime"
             )
         return Millis(time)
     if time.tzinfo is None:
@@ -32,16 +38,3 @@ def millis(time: datetime | int) -> Millis:
 def as_datetime(time: Millis) -> datetime:
     """Return a time in ms since the epoch as a datetime, which nobody takes for seconds."""
     return EPOCH + timedelta(milliseconds=time)
-
-
-def history_millis(time: datetime | int) -> Millis:
-    """Return a time in the history, in ms.
-
-    Raises the same, and ValueError for an int that surely has seconds.
-    """
-    if isinstance(time, int) and time in _SECONDS:
-        raise ValueError(
-            f"a time must be in milliseconds since the epoch, and {time} looks like seconds; in milliseconds "
-            f"it is {as_datetime(Millis(time)):%Y-%m-%d}: if you mean that, give a datetime"
-        )
-    return millis(time)

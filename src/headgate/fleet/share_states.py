@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headgate.core.share.state.state import ShareState
 from headgate.domain.ids import SHARE_STATE_TOPIC, GroupId, Millis, TopicId
-from headgate.domain.times import history_millis
+from headgate.domain.times import millis
 from headgate.records.share_batches import BatchRows, DeliveryState, StateBatches
 from headgate.records.share_state_model import UNCHANGED, ShareKey, ShareSnapshot, ShareUpdate
 from headgate.spark.landing import LandingRefused, tables
@@ -59,7 +59,7 @@ def share_states_as_of(target: str, time: datetime | int, group_id: str | None =
     Raises LandingRefused if the target has no table `share_deliveries`, OSError, and ValueError or TypeError
     for what is no time.
     """
-    return _states(Folder(target), history_millis(time) * 1000 + 999, group_id)
+    return _states(Folder(target), millis(time) * 1000 + 999, group_id)
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.timeout(60)
         ("--reset-offsets --group g --topic t --to-latest --to-earliest", "one of them is expected"),
         ("--reset-offsets --group g --topic t:x --to-latest", "--topic t:x: TOPIC or TOPIC:0,1"),
         ("--reset-offsets --group g --topic t --to-datetime today", "2026-11-21T08:30:00"),
+        ("--reset-offsets --group g --topic t --to-offset -1", "should be greater than or equal to 0"),
         ("--reset-offsets --group g --topic t --by-duration 3h", "P7D, PT12H or P1DT2H3M4S"),
         ("--delete-offsets --group g", "--topic is expected with --delete-offsets"),
         ("--list --output xml", "table, json or csv"),

@@ -24,6 +24,7 @@ from headgate.cli.consumer_groups.options import Options
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 from headgate.domain.setting import LONG_MAX
+from headgate.domain.times import as_datetime
 
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,18})D)?(?:T(?=\d)(?:(?P<hours>\d{1,18})H)?(?:(?P<minutes>\d{1,18})M)?"
@@ -94,7 +95,7 @@ def target_of(options: Options) -> Target:
     if options.shift_by is not None:
         return ShiftBy(options.shift_by)
     if options.to_datetime is not None:
-        return ToDatetime(parse_datetime(options.to_datetime))
+        return ToDatetime(as_datetime(parse_datetime(options.to_datetime)))
     if options.by_duration is not None:
         return ByDuration(parse_duration(options.by_duration))
     if options.to_earliest:

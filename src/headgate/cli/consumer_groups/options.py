@@ -172,7 +172,7 @@ class Targets:
         bool,
         _target("--to-current", help="The committed offset, or the end of the log if there is none."),
     ] = False
-    to_offset: Annotated[int | None, _target("--to-offset", metavar="N", help="This offset.")] = None
+    to_offset: Annotated[int | None, _target("--to-offset", metavar="N", help="This offset.", min=0)] = None
     shift_by: Annotated[
         int | None,
         _target(

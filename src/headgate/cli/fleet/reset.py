@@ -23,6 +23,7 @@ from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.progress import progress_bar
 from headgate.cli.spark import interruption_without_stack
 from headgate.cli.usage_problem import UsageProblem
+from headgate.domain.times import as_datetime
 from headgate.domain.wording import counted
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _target_of(options: ResetOptions) -> Target | None:
     if options.to_latest:
         return ToLatest()
     if options.to_datetime is not None:
-        return ToDatetime(parse_datetime(options.to_datetime))
+        return ToDatetime(as_datetime(parse_datetime(options.to_datetime)))
     if options.by_duration is not None:
         return ByDuration(duration("--by-duration", options.by_duration))
     return None if options.shift_by is None else ShiftBy(options.shift_by)

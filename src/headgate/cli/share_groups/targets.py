@@ -15,6 +15,7 @@ from headgate.admin import (
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.share_groups.options import Options
 from headgate.domain.errors import ErrorCode
+from headgate.domain.times import as_datetime
 from headgate.domain.wording import counted
 
 
@@ -23,7 +24,7 @@ def target_of(options: Options) -> ShareTarget:
     if options.to_offset is not None:
         return ToOffset(options.to_offset)
     if options.to_datetime is not None:
-        return ToDatetime(parse_datetime(options.to_datetime))
+        return ToDatetime(as_datetime(parse_datetime(options.to_datetime)))
     return ToEarliest() if options.to_earliest else ToLatest()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.domain.times import history_millis
+from headgate.domain.times import millis
 from headgate.log.batch_scan import Bits, Ints
 from headgate.spark.landing import tables
 from headgate.spark.landing.current import (
@@ -57,7 +57,7 @@ def offsets_as_of(target: str, time: datetime | int, group_id: str | None = None
     has a row with `is_known` false; without a row, there was no offset. Raises LandingRefused if the target
     has no such tables, OSError, and ValueError or TypeError for what is no time.
     """
-    return _sorted(_as_of(Folder(target), history_millis(time) * 1000 + 999, group_id))
+    return _sorted(_as_of(Folder(target), millis(time) * 1000 + 999, group_id))
 
 
 def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
