@@ -370,7 +370,10 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 def test_the_command_lands_continuously(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looks again until it is interrupted, and says what it landed; an idle look says nothing."""
+    """It looks again until it is interrupted, and says what it landed; an idle look says nothing.
+
+    Other runs are refused between two looks, too: the next look would be refused during theirs, and end it.
+    """
     target, looks, wait = tmp_path / "tables", 0, time.sleep
 
     def later(seconds: float) -> None:
@@ -380,6 +383,8 @@ def test_the_command_lands_continuously(
             return
         looks += 1
         assert seconds == 3
+        with pytest.raises(LandingRefused, match="another run lands into"):
+            land(str(broker.directory), str(target))
         if looks == 2:
             broker.append(0, [commit(50), commit(51)])
         if looks == 4:

@@ -72,8 +72,7 @@ def land(
     """
     try:
         from headgate.client.errors import ClientError
-        from headgate.spark.landing import LandingFailed, LandingRefused, run_on_spark
-        from headgate.spark.landing import land as land_once
+        from headgate.spark.landing import LandingFailed, LandingRefused, landings, run_on_spark
         from headgate.spark.options import OptionError
         from headgate.spark.plan import MissingData
     except ModuleNotFoundError as problem:
@@ -86,20 +85,11 @@ def land(
     further = options_of(command_config)
     names = None if tables is None else [name.strip() for name in tables.split(",")]
 
-    def once(is_sampling: bool) -> Landed:
-        return land_once(
-            source,
-            target,
-            run,
-            names,
-            is_sampling=is_sampling,
-            timeout=timeout,
-            delta=delta,
-            options=further,
-        )
-
     try:
-        with interruption_without_stack():
+        with (
+            interruption_without_stack(),
+            landings(source, target, run, names, timeout=timeout, delta=delta, options=further) as once,
+        ):
             if continuously:
                 _land_continuously(once, every, sample_every)
             typer.echo(_summary(once(True)))

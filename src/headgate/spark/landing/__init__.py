@@ -15,7 +15,15 @@ checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
 from headgate.spark.landing.as_of import offsets_as_of, offsets_now
-from headgate.spark.landing.job import Landed, LandingFailed, SourceAway, land, run_here, run_on_spark
+from headgate.spark.landing.job import (
+    Landed,
+    LandingFailed,
+    SourceAway,
+    land,
+    landings,
+    run_here,
+    run_on_spark,
+)
 from headgate.spark.landing.progress import LandingRefused
 from headgate.spark.landing.tables import TABLES
 
@@ -26,6 +34,7 @@ __all__ = [
     "LandingRefused",
     "SourceAway",
     "land",
+    "landings",
     "offsets_as_of",
     "offsets_now",
     "run_here",

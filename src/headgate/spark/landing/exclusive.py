@@ -29,5 +29,7 @@ def only_run(target: Folder) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LandingRefused(f"another run lands into {target.uri}: wait for its end") from None
+            raise LandingRefused(
+                f"another run lands into {target.uri}: wait for its end, or stop it"
+            ) from None
         yield

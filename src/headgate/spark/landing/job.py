@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -107,17 +107,40 @@ def land(
     LandingRefused, LandingFailed (SourceAway if no broker was reachable), MissingData, OptionError,
     ClientError, OSError.
     """
+    with landings(source, target, run, tables, timeout=timeout, delta=delta, options=options) as land_once:
+        return land_once(is_sampling)
+
+
+@contextmanager
+def landings(
+    source: str,
+    target: str,
+    run: Run = run_here,
+    tables: Sequence[str] | None = None,
+    *,
+    timeout: str = "60s",
+    delta: bool = False,
+    options: Mapping[str, str] = NO_OPTIONS,
+) -> Iterator[Callable[[bool], Landed]]:
+    """Land more than once, and keep other runs away from the target also between two landings.
+
+    Yields a function that lands once, with or without sampling. Arguments and errors are those of `land`.
+    """
     chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
     checked = parse({**options, name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": timeout})
     folder = Folder(target)
-    with only_run(folder):
+
+    def land_once(is_sampling: bool) -> Landed:
         try:
             return _land(checked, folder, run, chosen, is_sampling=is_sampling, has_delta=delta)
         except (ClientError, CompactedWhileRead) as problem:
             if failure_of(problem) is Failure.AWAY:
                 raise SourceAway(str(problem)) from problem
             raise
+
+    with only_run(folder):
+        yield land_once
 
 
 def _land(
