@@ -174,6 +174,8 @@ def test_what_is_no_kafka_directory_is_refused(kafka: Broker) -> None:
     """The message tells which directory to give."""
     (kafka.data / "meta.properties").rename(kafka.data / "gone")
     assert "is not a log directory of a Kafka broker: it has no meta.properties" in kafka.refused()
+    (kafka.data / "meta.properties").write_text("version=1\ncluster.id=Le_g_HhWT4mTqFTmGruDwQ\n")
+    assert "a data directory of Headgate is copied as a whole" in kafka.refused()
     (kafka.data / "gone").rename(kafka.data / "meta.properties")
     (kafka.data / "__cluster_metadata-0").rename(kafka.data / "metadata")
     assert "there is no __cluster_metadata-0" in kafka.refused()

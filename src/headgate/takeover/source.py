@@ -121,7 +121,10 @@ def _read_broker(paths: Sequence[Path]) -> KafkaBroker:
         raise ImportRefused("the directories are not those of one broker: cluster.id or node.id differ")
     cluster_id, node_id = clusters.pop(), nodes.pop()
     if not cluster_id or not node_id.isdecimal():
-        raise ImportRefused(f"{paths[0] / IDENTITY_FILE} has no cluster.id or no node.id")
+        raise ImportRefused(
+            f"{paths[0] / IDENTITY_FILE} has no cluster.id or no node.id: it is not that of a Kafka broker; "
+            "a data directory of Headgate is copied as a whole, without an import"
+        )
     metadata = [path / METADATA_DIRECTORY for path in paths if (path / METADATA_DIRECTORY).is_dir()]
     if not metadata:
         raise ImportRefused(
