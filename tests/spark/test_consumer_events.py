@@ -156,7 +156,10 @@ def test_every_record_of_a_consumer_group_is_columns(tmp_path: Path) -> None:
 
 
 def test_rebalances_and_assignments_know_both_kinds_of_groups(spark: SparkSession, tmp_path: Path) -> None:
-    """An epoch lists the members that joined and left before it; members have their last assignments."""
+    """An epoch lists the members that joined and left before it; members have their last assignments.
+
+    A record that repeats the epoch is no rebalance: the end of the last pause of an empty group writes one.
+    """
     unheard_of = Record(b"\x12\x67whatever", b"v", NOW)
     records: list[LogRecord] = [
         GROUP,
@@ -171,6 +174,9 @@ def test_rebalances_and_assignments_know_both_kinds_of_groups(spark: SparkSessio
         gone(ConsumerRecordType.CURRENT_ASSIGNMENT, "a"),
         gone(ConsumerRecordType.MEMBER, "a"),
         epoch(3),
+        epoch(3),
+        member("c"),
+        epoch(4),
     ]
     write(tmp_path, records)
     write_segment(tmp_path, TOPIC, 1, [encode_batch([unheard_of])])
@@ -179,7 +185,12 @@ def test_rebalances_and_assignments_know_both_kinds_of_groups(spark: SparkSessio
     assert [
         (row["generation"], row["joined"], row["left"], row["member_count"], row["since_previous_ms"])
         for row in found
-    ] == [(1, ["a"], [], 1, None), (2, ["b"], [], 2, 4000), (3, [], ["a"], 1, 5000)]
+    ] == [
+        (1, ["a"], [], 1, None),
+        (2, ["b"], [], 2, 4000),
+        (3, [], ["a"], 1, 5000),
+        (4, ["c"], [], 2, 3000),
+    ]
     reads = collect(events.transform(assignments()).orderBy("group_id", "topic", "partition"))
     assert [
         (row["group_type"], row["member_id"], row["epoch"], row["topic"] or row["topic_id"], row["partition"])

@@ -222,7 +222,7 @@ def lives(chance: random.Random, length: int) -> list[LogRecord]:
                 found.append(ConsumerGroupTombstone(ConsumerRecordType.CURRENT_ASSIGNMENT, CG, gone))
                 found.append(ConsumerGroupTombstone(ConsumerRecordType.MEMBER, CG, gone))
             case "epoch":
-                epoch += 1
+                epoch += chance.randrange(2)
                 found.append(ConsumerGroupMetadata(group_id=CG, epoch=epoch))
             case "own" if members:
                 found.append(assignment(members[-1], epoch, *range(chance.randrange(3))))

@@ -22,9 +22,10 @@ def rebalances() -> Transform:
     """`GROUP_EVENTS` -> `REBALANCES`: every change of a group's members.
 
     For a classic group that is a generation, for a consumer or share group an epoch. `joined` and `left` are
-    member ids, compared with the previous generation or epoch; a removed group begins anew. Records of
-    classic groups that change neither the generation nor the members give no row, such as the first record of
-    an empty group. A static member that rejoins with a new id is a change.
+    member ids, compared with the previous generation or epoch; a removed group begins anew. Records that
+    change neither the generation or epoch nor the members give no row, such as the first record of an empty
+    classic group, or that of an empty consumer group whose last pause ended. A static member that rejoins
+    with a new id is a change.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -133,6 +134,8 @@ def _epochs(group_events: DataFrame) -> DataFrame:
                 of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
             ),
         )
+        .withColumn("is_same_epoch", F.col("generation") == F.lag("generation").over(of_group))
+        .where(~F.coalesce("is_same_epoch", F.lit(False)) | (F.size("joined") > 0) | (F.size("left") > 0))
         .withColumn("since_previous_ms", F.unix_millis("at") - F.unix_millis(F.lag("at").over(of_group)))
         .where(F.col("generation").isNotNull())
         .withColumn("event", F.when(F.col("member_count") == 0, "emptied").otherwise("assigned"))

@@ -165,7 +165,7 @@ def _generation(groups: Groups, event: Row) -> Iterable[Row]:
 
 
 def _consumer(groups: Groups, group_id: str) -> Row:
-    nobody: Row = {"members": [], "before": [], "at": None, "assigned": {}}
+    nobody: Row = {"members": [], "before": [], "epoch": None, "at": None, "assigned": {}}
     return groups.consumer.setdefault(group_id, nobody)
 
 
@@ -196,17 +196,22 @@ def _assignment(groups: Groups, event: Row) -> None:
 
 
 def _epoch(groups: Groups, event: Row) -> Iterable[Row]:
-    """The record of a group epoch, written after the records of the members that came and went."""
+    """The record of a group epoch, written after the records of the members that came and went.
+
+    It is a change if the epoch or the members differ: a pause of an empty group that ends repeats the epoch.
+    """
     group = _consumer(groups, event["group_id"])
     before, now = set(group["before"]), set(group["members"])
     group["before"] = sorted(now)
     if event["is_tombstone"]:
-        group["at"] = None
+        group["at"] = group["epoch"] = None
         if not group["members"] and not group["assigned"]:
             del groups.consumer[event["group_id"]]
         return
+    if now == before and event["epoch"] == group.get("epoch"):  # earlier releases did not keep it
+        return
     at, last = event["log_timestamp"], group["at"]
-    group["at"] = at
+    group["at"], group["epoch"] = at, event["epoch"]
     yield {
         "group_id": event["group_id"],
         "at": at,
