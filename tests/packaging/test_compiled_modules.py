@@ -147,6 +147,23 @@ def test_such_a_call_is_noticed() -> None:
     assert [part.lineno for part in stops_in_generators(tree)] == [2]
 
 
+def fields_by_accident(tree: ast.Module) -> Iterator[ast.Assign]:
+    """Attributes of dataclasses that are set without an annotation."""
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ClassDef) and "dataclass" in "".join(map(ast.unparse, part.decorator_list)):
+            yield from (line for line in part.body if isinstance(line, ast.Assign))
+
+
+def test_no_dataclass_has_a_field_by_accident() -> None:
+    """Compiled, every attribute that the class sets is annotated, and a field of the dataclass then."""
+    assert [(path, line.lineno) for path in MODULES for line in fields_by_accident(parsed(path))] == []
+
+
+def test_such_a_field_is_noticed() -> None:
+    tree = ast.parse("@dataclass(eq=False)\nclass Moved:\n    at: int\n    __hash__ = None\n")
+    assert [line.lineno for line in fields_by_accident(tree)] == [4]
+
+
 def exceptions_of_several_types(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
     """Where a function catches an exception under a name that it has for one of another type."""
     for function in ast.walk(tree):

@@ -183,8 +183,6 @@ class Moved:
             and np.array_equal(self.offsets, other.offsets)
         )
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @dataclass(slots=True, frozen=True)
 class CommitTransactionalOffsets:
