@@ -11,6 +11,10 @@ from hypothesis import Phase, settings
 
 from headgate.broker import Broker
 from headgate.compiled import build_text, is_compiled
+from headgate.core import image as record_image
+from headgate.core.offsets import image as offset_image
+from headgate.core.offsets import pending_image
+from headgate.core.share.state import image as state_image
 from headgate.log.memory_filesystem import PowerCut
 from headgate.runtime import failures
 from headgate.runtime.failures import Where
@@ -54,6 +58,16 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--compiled: the headgate that is found here is not (make compiled makes one)"
         )
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a checkpoint of a few offsets, groups, transactional ids or share states take several parts."""
+    monkeypatch.setattr(pending_image, "_OFFSETS_A_PART", 4)
+    monkeypatch.setattr(offset_image, "_ROWS_A_PART", 4)
+    monkeypatch.setattr(offset_image, "_ROWS_A_PART_WITH_TEXTS", 4)
+    monkeypatch.setattr(record_image, "_RECORDS_A_PART", 2)
+    monkeypatch.setattr(state_image, "_PART_BYTES", 1)
 
 
 def pytest_report_header() -> str:

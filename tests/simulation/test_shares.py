@@ -26,6 +26,7 @@ FIRST_SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
 """The first seed that detects a fault, where it is a late one."""
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_nothing_is_found_in_share_groups() -> None:
     """With crashes, faults of the disk, clocks that jump, lost connections, and members that die."""
     counts: Counter[str] = Counter()

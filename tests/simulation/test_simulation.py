@@ -108,6 +108,7 @@ def test_nothing_is_found_in_groups_with_paused_partitions() -> None:
     assert [what for what in exercised if not counts[what]] == []
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_nothing_is_found_where_the_clock_is_set() -> None:
     """By seconds, hours and months, in both directions, during a life of the server and between two."""
     counts: Counter[str] = Counter()

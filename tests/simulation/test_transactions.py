@@ -23,6 +23,7 @@ MOST_SEEDS = 30
 """Seeds that are tried after the one that is known to detect a fault."""
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_nothing_is_found_in_transactions() -> None:
     """Whole transactions in order, offsets with them, zombies fenced, nothing left at the end."""
     counts: Counter[str] = Counter()
