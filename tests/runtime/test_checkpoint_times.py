@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fetched import each_fetched
-from tests.runtime.checkpointed import LATER_MS, STATE_FILE, TOPIC, begin_with_a_checkpoint, run
+from tests.runtime.checkpointed import LATER_MS, STATE_FILE, TOPIC, begin, begin_with_a_checkpoint, run
 from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
@@ -117,5 +117,28 @@ def test_a_compaction_past_the_checkpoint_calls_for_a_new_one() -> None:
         await life.write()
         assert not checkpoints._is_due(life.runtime, 70)
         life.end()
+
+    run(scenario)
+
+
+def test_a_checkpoint_of_a_log_that_starts_elsewhere_calls_for_a_new_one() -> None:
+    """Also after the next start, which reads the whole log then."""
+
+    async def scenario() -> None:
+        life = await begin()
+        for number in range(60):
+            await life.commit("g", 0, number)
+        await life.write()
+        life.partition.log.delete_before(1)
+        assert checkpoints._is_due(life.runtime, 59)
+        await life.write()
+        assert not checkpoints._is_due(life.runtime, 1)
+        life.kill()
+        again = await begin(life.files)
+        assert again.runtime.checkpoint_position == 60
+        assert not checkpoints._is_due(again.runtime, 1)
+        again.partition.log.delete_before(2)
+        assert checkpoints._is_due(again.runtime, 58)
+        again.end()
 
     run(scenario)

@@ -201,11 +201,9 @@ def a_static_member_loses_its_place_in_a_crash(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_checkpoint_claims_what_came_while_it_was_written(patch: pytest.MonkeyPatch) -> None:
-    finishing = CheckpointWriter._finishing
+    bond = CheckpointWriter._bond
     patch.setattr(
-        CheckpointWriter,
-        "_finishing",
-        lambda writer, position: finishing(writer, writer._runtime.written_position),
+        CheckpointWriter, "_bond", lambda writer, position: bond(writer, writer._runtime.written_position)
     )
 
 

@@ -57,7 +57,7 @@ OPENING = (
 
 OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     "headgate-sync": ("runtime.syncing:ThreadSyncer._work",),
-    "headgate-checkpoint*": ("runtime.checkpoints:CheckpointWriter._finishing.<locals>.<lambda>",),
+    "headgate-checkpoint*": (),
     "headgate-compaction*": OPENING,
     "headgate-history*": (
         *OPENING,

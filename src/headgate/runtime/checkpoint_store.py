@@ -25,6 +25,8 @@ class CheckpointStore:
     def __init__(self, partition: Partition, group_commit: GroupCommit) -> None:
         self._partition = partition
         self._group_commit = group_commit
+        self.log_start_offset = 0
+        """Log start offset of the last checkpoint: it is of no use after the log start has moved."""
 
     @property
     def _log(self) -> Log:
@@ -43,6 +45,7 @@ class CheckpointStore:
         except BaseException:
             file.close()
             raise
+        self.log_start_offset = file.bond.log_start_offset
         return file
 
     def new_file(self) -> StateFileWriter:
@@ -65,7 +68,7 @@ class CheckpointStore:
         if log.failure is not None:
             return 0
         start = log.log_start_offset
-        is_of_use = log.compacted_to <= position
+        is_of_use = log.compacted_to <= position and start == self.log_start_offset
         return log.log_end_offset - (max(position, start) if is_of_use else start)
 
     @property

@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.core.contract import Pictured
 from headgate.log.header import CorruptBatch
-from headgate.log.state_file import StateFileUnusable
+from headgate.log.state_file import Bond, StateFileUnusable
 from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.gauges import counter, gauge
 
@@ -75,14 +75,15 @@ class CheckpointWriter:
             while self._store.durable_offset < end:
                 await self._sync()
                 self._check()
-            await execute(self._finishing(position))
+            bond = self._bond(position)
+            await execute(partial(self._file.finish, bond, dict(self._shard.contents())))
         except asyncio.CancelledError:
             self._file.close()  # the node stops; the next start removes the incomplete file
             raise
         except BaseException:
             await execute(self._file.discard)
             raise
-        self._runtime.checkpoint_position = position
+        self._is_in_place(bond)
 
     def write_at_once(self) -> None:
         """Write the checkpoint, blocking. Raises OSError, CorruptBatch, CheckpointGivenUp."""
@@ -92,11 +93,12 @@ class CheckpointWriter:
             self._file.begin()
             for kind, data in self._shard.image():
                 self._file.add(kind, data)
-            self._finishing(position)()
+            bond = self._bond(position)
+            self._file.finish(bond, dict(self._shard.contents()))
         except BaseException:
             self._file.discard()
             raise
-        self._runtime.checkpoint_position = position
+        self._is_in_place(bond)
 
     async def _add_parts(self, execute: Execute) -> None:
         """Write the image, which has the state of this moment or later ones. What follows is in the log."""
@@ -114,13 +116,15 @@ class CheckpointWriter:
         with self._runtime.watch.step("checkpoint"):
             return next(parts, None)
 
-    def _finishing(self, position: int) -> Callable[[], None]:
+    def _bond(self, position: int) -> Bond:
         try:
-            bond = self._store.bond(position)
+            return self._store.bond(position)
         except StateFileUnusable as reason:
             raise CheckpointGivenUp(str(reason)) from None
-        contents = dict(self._shard.contents())
-        return lambda: self._file.finish(bond, contents)
+
+    def _is_in_place(self, bond: Bond) -> None:
+        self._runtime.checkpoint_position = bond.position
+        self._store.log_start_offset = bond.log_start_offset
 
     def _check(self) -> None:
         if self._runtime.shard is not self._shard or not self._runtime.is_active:

@@ -139,10 +139,8 @@ def checkpoints_forget_pending_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoints_have_the_position_of_their_end(patch: pytest.MonkeyPatch) -> None:
-    finishing = CheckpointWriter._finishing
-    patch.setattr(
-        CheckpointWriter, "_finishing", lambda writer, position: finishing(writer, writer._runtime.position)
-    )
+    bond = CheckpointWriter._bond
+    patch.setattr(CheckpointWriter, "_bond", lambda writer, position: bond(writer, writer._runtime.position))
 
 
 def ends_are_not_repeated(patch: pytest.MonkeyPatch) -> None:
