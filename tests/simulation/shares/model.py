@@ -16,6 +16,9 @@ The invariants:
 6. The start offset never moves back, and passes no record that is not complete.
 7. Readers of committed records get none of a transaction whose commit was not requested.
 8. In the end all records are complete (`check_end`).
+
+What 3 and 4 say of restarts begins when the group has told that a partition is initialized. Members here
+fetch before that, which no real client does: if the initialization is repeated, what they did is lost.
 """
 
 from __future__ import annotations
@@ -105,6 +108,8 @@ class ShareModel:
         """Number of deliveries that may have happened and were not seen."""
         self.starts: dict[int, int] = {}
         """The last start offset of each partition."""
+        self._initialized: set[int] = set()
+        """Partitions that the group has told of."""
 
     # --- requests ---
 
@@ -154,7 +159,7 @@ class ShareModel:
             if error == ErrorCode.INVALID_RECORD_STATE and self._surely_has(exchange, index, batches):
                 raise Violation(f"{exchange.who} has what {exchange.request} acknowledges, but {error!r}")
             for offset, kind in _each(batches):
-                self._acknowledgement_answered(exchange, self._entries[index, offset], kind, error)
+                self._acknowledgement_answered(exchange, index, self._entries[index, offset], kind, error)
         self._counts["acknowledgements refused"] += any(one in NO_EFFECT for one in errors.values())
 
     def _surely_has(self, exchange: Exchange, index: int, batches: list[Any]) -> bool:
@@ -175,7 +180,7 @@ class ShareModel:
         )
 
     def _acknowledgement_answered(
-        self, exchange: Exchange, entry: Entry, kind: int, error: ErrorCode
+        self, exchange: Exchange, index: int, entry: Entry, kind: int, error: ErrorCode
     ) -> None:
         held = entry.holding
         if error in NO_EFFECT:
@@ -187,9 +192,10 @@ class ShareModel:
         self._counts[f"acknowledged by {kind}"] += 1
         if held is None or not self._is_surely_held(held, exchange):
             return  # perhaps below the start offset: then it was ignored
-        if kind in COMPLETING or (kind == RELEASE and held.count >= self.rules.limit):
+        is_kept = index in self._initialized
+        if is_kept and (kind in COMPLETING or (kind == RELEASE and held.count >= self.rules.limit)):
             entry.complete = entry.complete or (held.count, exchange.sent)
-        if kind == RELEASE:
+        if is_kept and kind == RELEASE:
             entry.durable_count = max(entry.durable_count, held.count)
         if kind == RENEW:
             held.locked_from = max(held.locked_from, exchange.arrived)
@@ -242,6 +248,7 @@ class ShareModel:
             if group.group_id != self.group_id or group.error_code:
                 continue
             for topic in group.topics:
+                self._initialized.update(one.partition_index for one in topic.partitions)
                 for one in topic.partitions:
                     if not one.error_code and one.start_offset >= 0:
                         self._started_at(one.partition_index, one.start_offset, one.lag)
