@@ -562,4 +562,25 @@ def test_a_source_that_is_not_there_is_said_before_spark_starts(
     assert (result.exit_code, "there is no data directory" in result.output) == (1, True)
     with pytest.raises(OptionError, match=r"as a list: \['lag'\]"):
         land("127.0.0.1:1", "tables", tables="lag")
-    assert "there is no table 'x'" in CliRunner().invoke(app, [*command, "--tables", "x"]).output
+    result = CliRunner().invoke(app, [*command, "--tables", "x"])
+    assert (result.exit_code, "there is no table 'x'" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["land", "127.0.0.1:1", "s4://x/y"], "s4://x/y: Unrecognized filesystem type in URI"),
+        (
+            ["land", "127.0.0.1:1", "file://tables"],
+            "a folder or a URI is expected, as /data/tables, file:///",
+        ),
+        (["offsets", "s4://x/y"], "s4://x/y: Unrecognized filesystem type in URI"),
+        (["share-states", "s4://x/y"], "s4://x/y: Unrecognized filesystem type in URI"),
+        (["offsets", "tables", "--as-of", "yesterday"], "a date and time is expected"),
+        (["offsets", "tables", "--output", "xml"], "table, json or csv is expected"),
+    ],
+)
+def test_a_wrong_command_line_has_exit_code_2(words: list[str], message: str) -> None:
+    """Exit code 1 is for what the cluster refuses, and for offsets that are unknown."""
+    result = CliRunner().invoke(app, ["spark", *words])
+    assert (result.exit_code, message in result.output) == (2, True), result.output

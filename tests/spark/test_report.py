@@ -109,16 +109,18 @@ def test_a_data_directory_has_a_report_too_with_the_command(
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "message"),
+    ("source", "target", "code", "message"),
     [
-        ("nowhere", "report.html", "there is no data directory"),
-        ("127.0.0.1:1", "report.html", "127.0.0.1:1"),
-        ("nowhere", "no/such/folder/report.html", "there is no folder"),
+        ("nowhere", "report.html", 1, "there is no data directory"),
+        ("127.0.0.1:1", "report.html", 1, "127.0.0.1:1"),
+        ("nowhere", "no/such/folder/report.html", 2, "there is no folder"),
     ],
 )
-def test_mistakes(spark: SparkSession, tmp_path: Path, source: str, target: str, message: str) -> None:
+def test_mistakes(
+    spark: SparkSession, tmp_path: Path, source: str, target: str, code: int, message: str
+) -> None:
     result = CliRunner().invoke(app, ["spark", "report", source, str(tmp_path / target)])
-    assert result.exit_code == 1
+    assert result.exit_code == code
     assert message in result.stderr and "Traceback" not in result.stderr
 
 

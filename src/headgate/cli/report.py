@@ -42,7 +42,7 @@ def report(
     except ModuleNotFoundError as problem:
         raise failed(f"{problem}: pip install 'headgate[spark]'") from problem
     if not target.absolute().parent.is_dir():
-        raise failed(f"{target}: there is no folder {target.absolute().parent}")
+        raise failed(f"{target}: there is no folder {target.absolute().parent}", 2)
     further = options_of(command_config)
     try:
         with interruption_without_stack(), Console(stderr=True).status("starting Spark") as status:
@@ -61,7 +61,9 @@ def report(
         temporary.replace(target)
     except KeyboardInterrupt as interruption:
         raise failed(f"interrupted; {target} was not written", INTERRUPTED) from interruption
-    except (AuditFailed, ClientError, MissingData, OptionError, OSError) as problem:
+    except OptionError as problem:
+        raise failed(str(problem), 2) from problem
+    except (AuditFailed, ClientError, MissingData, OSError) as problem:
         raise failed(str(problem)) from problem
     marked = sum(1 for each in found.audited if each.findings)
     say(f"wrote {target}: {counted(len(found.audited), 'group')}, {marked:,} with findings")

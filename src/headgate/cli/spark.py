@@ -96,7 +96,9 @@ def land(
     except KeyboardInterrupt as interruption:
         _say("land", "interrupted; the next run continues here")
         raise typer.Exit(INTERRUPTED) from interruption
-    except (LandingRefused, LandingFailed, OptionError, MissingData, ClientError, OSError) as problem:
+    except OptionError as problem:
+        raise _failed("land", str(problem), 2) from problem
+    except (LandingRefused, LandingFailed, MissingData, ClientError, OSError) as problem:
         raise _failed("land", str(problem)) from problem
 
 
@@ -273,13 +275,16 @@ def _landed(
     from headgate.cli.consumer_groups.arguments import parse_datetime
     from headgate.domain.times import as_datetime
     from headgate.spark.landing import LandingRefused
+    from headgate.spark.options import OptionError
 
     try:
         check_output(output)
         if as_of is None:
             return now()
         return at(as_datetime(parse_datetime(as_of, "--as-of")))
-    except (LandingRefused, UsageProblem, OSError) as problem:
+    except (UsageProblem, OptionError) as problem:
+        raise _failed(command, str(problem), 2) from problem
+    except (LandingRefused, OSError) as problem:
         raise _failed(command, str(problem)) from problem
 
 
@@ -325,9 +330,9 @@ _PRINTED = [
 ]
 
 
-def _failed(command: str, message: str) -> typer.Exit:
+def _failed(command: str, message: str, code: int = 1) -> typer.Exit:
     _say(command, message)
-    return typer.Exit(1)
+    return typer.Exit(code)
 
 
 def _say(command: str, message: str) -> None:

@@ -10,7 +10,8 @@ import typer
 
 from headgate.admin.errors import moment
 from headgate.cli.connecting import INTERRUPTED, CommandConfig, Output, check_output, spark_options
-from headgate.cli.fleet.common import duration, failed
+from headgate.cli.consumer_groups.arguments import parse_span
+from headgate.cli.fleet.common import failed
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.progress import progress_bar
@@ -36,17 +37,17 @@ class AuditOptions:
 
     source: Annotated[str, typer.Argument(help="HOST:PORT[,HOST:PORT...], or a data directory (no lags).")]
     expiring_within: Annotated[
-        str, typer.Option(metavar="P1D", help="Find groups with an offset that expires so soon.")
+        str, typer.Option(metavar="24h", help="Find groups with an offset that expires so soon.")
     ] = "P1D"
     stuck_after: Annotated[
         str,
-        typer.Option(metavar="PT1H", help="Find groups with members and lag that commit nothing so long."),
+        typer.Option(metavar="1h", help="Find groups with members and lag that commit nothing so long."),
     ] = "PT1H"
     dead_after: Annotated[
-        str, typer.Option(metavar="P1D", help="Find groups without members for so long.")
+        str, typer.Option(metavar="24h", help="Find groups without members for so long.")
     ] = "P1D"
     backwards_within: Annotated[
-        str, typer.Option(metavar="P1D", help="Find groups whose offset was set back so recently.")
+        str, typer.Option(metavar="24h", help="Find groups whose offset was set back so recently.")
     ] = "P1D"
     lag_above: Annotated[
         int | None, typer.Option(metavar="N", help="Find groups with a larger lag.", min=0)
@@ -89,11 +90,11 @@ def audit(options: AuditOptions) -> None:
         wanted = {_finding(each) for each in options.only or ()}
         with interruption_without_stack():
             audited, unreadable = _audited(options, _rules(options))
-    except UsageProblem as problem:
+    except (UsageProblem, OptionError) as problem:
         raise failed(str(problem), 2) from problem
     except KeyboardInterrupt as interruption:
         raise failed("interrupted", INTERRUPTED) from interruption
-    except (AuditFailed, Unreachable, MissingData, OptionError, OSError) as problem:
+    except (AuditFailed, Unreachable, MissingData, OSError) as problem:
         raise failed(str(problem)) from problem
     found = [each for each in audited if wanted.intersection(each.findings) or (not wanted and each.findings)]
     rows = [_audited_row(each) for each in (audited if options.all_groups else found)]
@@ -111,10 +112,10 @@ def _rules(options: AuditOptions) -> Rules:
     from headgate.fleet import Rules
 
     return Rules(
-        expiring_within_ms=duration("--expiring-within", options.expiring_within),
-        stuck_after_ms=duration("--stuck-after", options.stuck_after),
-        dead_after_ms=duration("--dead-after", options.dead_after),
-        backwards_within_ms=duration("--backwards-within", options.backwards_within),
+        expiring_within_ms=parse_span("--expiring-within", options.expiring_within),
+        stuck_after_ms=parse_span("--stuck-after", options.stuck_after),
+        dead_after_ms=parse_span("--dead-after", options.dead_after),
+        backwards_within_ms=parse_span("--backwards-within", options.backwards_within),
         lag_above=options.lag_above,
     )
 

@@ -16,8 +16,8 @@ import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
 from headgate.cli.connecting import INTERRUPTED, ConnectingAndPrinting, check_output, open_admin
-from headgate.cli.consumer_groups.arguments import parse_datetime
-from headgate.cli.fleet.common import duration, failed
+from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
+from headgate.cli.fleet.common import failed
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.progress import progress_bar
@@ -144,7 +144,7 @@ def _target_of(options: ResetOptions) -> Target | None:
     if options.to_datetime is not None:
         return ToDatetime(as_datetime(parse_datetime(options.to_datetime)))
     if options.by_duration is not None:
-        return ByDuration(duration("--by-duration", options.by_duration))
+        return ByDuration(parse_duration(options.by_duration))
     return None if options.shift_by is None else ShiftBy(options.shift_by)
 
 

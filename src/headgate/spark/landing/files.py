@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from headgate.spark.landing.footers import attached_to, checked_footer, with_checksum
+from headgate.spark.options import OptionError
 
 ASIDE_SUFFIX = ".tmp"
 DELTA_LOG = "_delta_log"
@@ -38,7 +39,10 @@ class FileAbout:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder by its path or URI: `/data/tables`, `file:///data/tables`, `s3://bucket/tables`."""
+    """A folder by its path or URI: `/data/tables`, `file:///data/tables`, `s3://bucket/tables`.
+
+    All methods raise OptionError for a URI of no known file system.
+    """
 
     uri: str
 
@@ -157,7 +161,14 @@ class Folder:
     def _open(self) -> tuple[fs.FileSystem, str]:
         if "://" not in self.uri:
             return fs.LocalFileSystem(), str(Path(self.uri).absolute())
-        system, root = fs.FileSystem.from_uri(self.uri)
+        try:
+            system, root = fs.FileSystem.from_uri(self.uri)
+        except pa.ArrowException as problem:
+            reason = str(problem).partition("\n")[0]
+            raise OptionError(
+                f"{self.uri}: {reason}; a folder or a URI is expected, as /data/tables, file:///data/tables "
+                "or s3://bucket/tables"
+            ) from problem
         return system, root.rstrip("/")
 
     @contextmanager
