@@ -44,7 +44,8 @@ _NO_KEY = ShareKey(GroupId(""), TopicId(bytes(16)), 0)
 def share_states_now(target: str, group_id: str | None = None) -> pa.Table:
     """Return the state of each share-partition at the end of what is landed, as `schemas.SHARE_STATES`.
 
-    Raises LandingRefused if the target has no table `share_deliveries`, OSError.
+    Raises LandingRefused if the target has no table `share_deliveries`, OSError, OptionError if it is no
+    folder or URI.
     """
     return _states(Folder(target), None, group_id)
 
@@ -56,8 +57,8 @@ def share_states_as_of(target: str, time: datetime | int, group_id: str | None =
 
     The time of a record is the latest timestamp in the log up to it. A state that is not known has
     `is_known` false: its snapshot, or a later record, was removed before it was landed, or cannot be read.
-    Raises LandingRefused if the target has no table `share_deliveries`, OSError, and ValueError or TypeError
-    for what is no time.
+    Raises LandingRefused if the target has no table `share_deliveries`, OSError, OptionError if it is no
+    folder or URI, and ValueError or TypeError for what is no time.
     """
     return _states(Folder(target), millis(time) * 1000 + 999, group_id)
 

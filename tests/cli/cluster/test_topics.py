@@ -113,6 +113,7 @@ def test_a_refusal_names_the_topic_and_the_reason(headgate: Headgate, words: str
         ("--create", "--topic is missing"),
         ("--alter --topic t", "--partitions is missing"),
         ("--list --partitions 3", "--partitions cannot be combined with --list"),
+        ("--list --partitions 0", "--partitions cannot be combined with --list"),
         ("--list --topic [", "no regular expression"),
         ("--create --topic t --config retention.ms", "--config retention.ms: NAME=VALUE"),
         ("--create --topic t --replica-assignment x", "node ids are expected"),

@@ -126,7 +126,8 @@ def action_of(options: Options) -> str:
             f"one of {', '.join(map(option, ACTIONS))} is expected; see `headgate topics --help`"
         )
     (action,) = given
-    named = [each.name for each in fields(Parameters) if getattr(options, each.name) not in (None, False, [])]
+    values = {each.name: getattr(options, each.name) for each in fields(Parameters)}
+    named = [name for name, value in values.items() if value is not False and value not in (None, [])]
     for name in named:
         if name not in _MAY_HAVE[action]:
             raise UsageProblem(f"{option(name)} cannot be combined with {option(action)}")

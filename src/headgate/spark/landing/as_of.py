@@ -55,13 +55,17 @@ def offsets_as_of(target: str, time: datetime | int, group_id: str | None = None
 
     Like `Admin.offsets_as_of`, it counts a commit from its commit timestamp on. An offset that is not known
     has a row with `is_known` false; without a row, there was no offset. Raises LandingRefused if the target
-    has no such tables, OSError, and ValueError or TypeError for what is no time.
+    has no such tables, OSError, OptionError if it is no folder or URI, and ValueError or TypeError for what
+    is no time.
     """
     return _sorted(_as_of(Folder(target), millis(time) * 1000 + 999, group_id))
 
 
 def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
-    """Return the committed offsets at the end of what is landed. Raises LandingRefused, OSError."""
+    """Return the committed offsets at the end of what is landed.
+
+    Raises LandingRefused, OSError, OptionError if it is no folder or URI.
+    """
     return _sorted(_now(Folder(target), group_id))
 
 
