@@ -156,18 +156,33 @@ def test_a_name_server_that_does_not_answer_is_no_wrong_option(monkeypatch: pyte
         _own_address("--listen", "kafka:9092")
 
 
-def test_a_directory_of_another_user_is_told_with_both_users(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_told_with_both_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As for a container with a mounted directory: the message has what `chown` needs, for a file that cannot
     be made in the directory, and for one that cannot be opened. A path out of sight has no owner.
     """
     denied = OSError(errno.EACCES, "Permission denied", str(tmp_path / ".lock"))
-    whose = f"(the server runs as user {os.geteuid()}; {{}} belongs to user {os.geteuid()})"
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    whose = f"(the server runs as user {owner + 1}; {{}} belongs to user {owner})"
     assert _in_words(denied, tmp_path) == f"{tmp_path}/.lock: Permission denied {whose.format(tmp_path)}"
     lock = tmp_path / ".lock"
     lock.write_bytes(b"")
     assert _in_words(denied, tmp_path) == f"{lock}: Permission denied {whose.format(lock)}"
     hidden = OSError(errno.EACCES, "Permission denied", str(tmp_path / "a" / "b"))
     assert _in_words(hidden, tmp_path) == f"{tmp_path}/a/b: Permission denied"
+
+
+def test_a_directory_that_its_owner_may_not_write_is_told_as_that(tmp_path: Path) -> None:
+    """The owners are right then; the mode is not."""
+    kept = tmp_path / "clean-shutdown"
+    kept.write_bytes(b"")
+    denied = OSError(errno.EACCES, "Permission denied", str(kept))
+    assert _in_words(denied, tmp_path) == (
+        f"{kept}: Permission denied (the server runs as user {os.geteuid()}, to whom {kept} belongs: "
+        f"look at its mode, and at that of {tmp_path})"
+    )
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

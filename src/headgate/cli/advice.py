@@ -44,6 +44,7 @@ _NOT_LOADED = (
 _BY_CODE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_LOADED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _NOT_LOADED,
+    ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot read or write this log: its own log says why",
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headgate topics --describe` lists topics and partitions",

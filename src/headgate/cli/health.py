@@ -130,10 +130,28 @@ def _partitions(admin: Admin) -> Result:
     leaderless = list(_named(parts, lambda one: one.leader is None))
     if leaderless:
         return FAILED, f"without a leader: {', '.join(_some(leaderless))}"
+    if refused := _without_end(admin, parts):
+        return FAILED, refused
     lacking = list(_named(parts, lambda one: len(one.isr) < len(one.replicas)))
     if lacking:
         return WARNING, f"under-replicated: {', '.join(_some(lacking))}"
     return OK, f"{_count(len(parts), 'partition')} of {_count(len(topics), 'topic')}"
+
+
+def _without_end(admin: Admin, parts: Sequence[tuple[TopicDescription, PartitionDescription]]) -> str | None:
+    """Ask every leader for the ends of its logs; return which it cannot tell, and why. None: it tells all."""
+    from headgate.cli.advice import in_words
+    from headgate.client.errors import ClientError
+    from headgate.client.survey import Survey
+    from headgate.domain.ids import TopicName, TopicPartition
+
+    found = Survey(admin.cluster).end_offsets(
+        TopicPartition(TopicName(topic.name), one.partition) for topic, one in parts
+    )
+    errors = {str(where): end for where, end in found.items() if isinstance(end, ClientError)}
+    if not errors:
+        return None
+    return f"no end offset of {', '.join(_some(list(errors)))}: {in_words(next(iter(errors.values())))}"
 
 
 def _coordinators(admin: Admin) -> Result:

@@ -23,7 +23,7 @@ def gaps(surveyor: Surveyor) -> Iterator[str]:
     for names, error in _by_reason(surveyor.failed):
         yield f"{_count(names, 'group')} missing ({_some(names)}): {in_words(error)}"
     for names, error in _by_reason(surveyor.unknown_ends):
-        yield f"{_count(names, 'end')} of partitions unknown ({_some(names)}): {in_words(error)}"
+        yield f"{_count(names, 'partition')} without a known end ({_some(names)}): {in_words(error)}"
 
 
 def _by_reason(failed: Mapping[KeyT, ClientError]) -> Iterable[tuple[list[str], ClientError]]:

@@ -146,14 +146,18 @@ def _in_words(problem: OSError, data_dir: Path) -> str:
 
 def _whose(path: Path) -> str:
     """Return who runs the server and who owns the path, or its directory if it does not exist; nothing if
-    neither can be looked at.
+    neither can be looked at. If both are the same user, the mode is at fault.
     """
+    user = os.geteuid()
     for one in (path, path.parent):
         try:
             owner = one.stat().st_uid
         except OSError:
             continue
-        return f" (the server runs as user {os.geteuid()}; {one} belongs to user {owner})"
+        if owner != user:
+            return f" (the server runs as user {user}; {one} belongs to user {owner})"
+        modes = f"look at its mode, and at that of {one.parent}"
+        return f" (the server runs as user {user}, to whom {one} belongs: {modes})"
     return ""
 
 

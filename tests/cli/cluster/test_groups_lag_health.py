@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -212,6 +213,28 @@ def test_a_small_disk_is_told_in_its_own_unit() -> None:
     """One of 40 MiB has not 0.0 GiB."""
     _, detail = space_of([(1, LogDir("/logs", 0, 40 << 20, 30 << 20))])
     assert detail == "30.0 of 40.0 MiB free for /logs of broker 1"
+
+
+def test_a_log_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """A partition that has a leader may not answer all the same. Both say where to look for the cause."""
+    where = TopicPartition(TopicName("letters"), 0)
+    with run(data_dir=tmp_path / "data") as broker:
+        reading = ["--bootstrap-server", broker.bootstrap_servers, "--timeout", "300"]
+        CliRunner().invoke(app, ["produce", "--topic", where.topic, *reading[:2]], input="x\n")
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.alter_offsets("readers", {where: 1})
+        broker.stop()
+        (log,) = (tmp_path / "data" / str(where)).glob("*.log")
+        os.truncate(log, 0)
+        broker.start()
+        done = CliRunner().invoke(app, ["health", "--output", "json", *reading])
+        described = CliRunner().invoke(app, ["consumer-groups", "--describe", "--group", "readers", *reading])
+    advice = "the broker cannot read or write this log: its own log says why"
+    why = f"offsets of {where}: KAFKA_STORAGE_ERROR; {advice}"
+    (found,) = [one for one in json.loads(done.stdout)["checks"] if one["check"] == "partitions"]
+    assert done.exit_code == 1
+    assert (found["status"], found["detail"]) == ("failed", f"no end offset of {where}: {why}")
+    assert f"headgate: 1 partition is without a known end ({where}): {why}\n" in described.stderr
 
 
 def test_a_cluster_that_is_away_is_not_healthy() -> None:
