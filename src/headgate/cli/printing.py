@@ -27,18 +27,24 @@ Columns = Sequence[str]
 """The names of the values to print, in order. A heading is the name in capitals with dashes, or Kafka's."""
 
 _WIDEST = 1 << 16
-_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
+_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS"}
 
 
 def print_table(rows: Iterable[Row], columns: Columns, headings: Sequence[str] | None = None) -> None:
     """Print the rows as a table. `headings` replace those that the names of the columns make."""
-    headings = headings or [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
+    headings = headings or headings_of(columns)
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(_places, column)) for column in zip(headings, *cells, strict=True)]
     for number, line in enumerate([headings, *cells]):
         padded = (cell + " " * (width - _places(cell)) for cell, width in zip(line, widths, strict=True))
         text = " ".join(padded).rstrip()
         print(styled(text, bold=True) if number == 0 else text)
+
+
+def headings_of(columns: Columns, **own: str) -> list[str]:
+    """Return the headings of columns; `own` has those of one table alone, by the names of the values."""
+    known = _HEADINGS | own
+    return [known.get(column, column.upper().replace("_", "-")) for column in columns]
 
 
 def print_csv(rows: Iterable[Row], columns: Columns, *, has_heading: bool = True) -> None:

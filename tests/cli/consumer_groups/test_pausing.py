@@ -79,22 +79,23 @@ def test_partitions_are_paused_shown_and_resumed(command: Command, group: str, r
 def test_a_rewind_shows_first_then_does_it_and_says_how_to_take_it_back(
     command: Command, group: str, runner: Consumer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that it prints does take it back."""
+    """The command that it prints does take it back, but for a partition that had no offset: that is told."""
     monkeypatch.chdir(tmp_path)
-    words = ("--rewind", "--group", group, "--topic", "flights:0,1", "--to-offset", "2")
+    words = ("--rewind", "--group", group, "--topic", "flights", "--to-offset", "2")
     shown = command(*words)
-    assert [row[2:] for row in rows(shown)[1:]] == [["0", "4", "2"], ["1", "9", "2"]]
+    assert [row[2:] for row in rows(shown)[1:]] == [["0", "4", "2"], ["1", "9", "2"], ["2", "-", "2"]]
     assert "nothing was changed; add --execute to make the changes" in shown.stderr
     assert committed(command, group) == {0: 4, 1: 9, 2: None}
 
     done = command(*words, "--execute")
-    assert [row[2:] for row in rows(done)[1:]] == [["0", "4", "2", "resumed"], ["1", "9", "2", "resumed"]]
-    assert committed(command, group) == {0: 2, 1: 2, 2: None}
+    assert [row[2:4] for row in rows(done)[1:]] == [["0", "4"], ["1", "9"], ["2", "-"]]
+    assert committed(command, group) == {0: 2, 1: 2, 2: 2}
+    assert "no offset before: flights-2; that command leaves the new one there" in done.stderr
     (line,) = (line for line in done.stderr.splitlines() if "to take it back: " in line)
     taking_back = shlex.split(line.partition("to take it back: ")[2])
     assert taking_back[:2] == ["headgate", "consumer-groups"]
     assert command(*taking_back[2:]).exit_code == 0
-    assert committed(command, group) == {0: 4, 1: 9, 2: None}
+    assert committed(command, group) == {0: 4, 1: 9, 2: 2}
 
 
 def test_one_partition_is_taken_back_without_a_file(

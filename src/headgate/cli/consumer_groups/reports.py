@@ -21,7 +21,16 @@ from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, con
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
 from headgate.cli.incomplete import gaps
-from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, printable, say
+from headgate.cli.printing import (
+    Columns,
+    Row,
+    headings_of,
+    print_csv,
+    print_json,
+    print_table,
+    printable,
+    say,
+)
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.ids import GroupId, Millis
 
@@ -120,7 +129,8 @@ def describe_groups(admin: Admin, options: Options) -> int:
                 if has_printed:
                     print()
                 has_printed = True
-                print_table(one.rows, _without_empty(one.rows, columns))
+                shown = _without_empty(one.rows, columns)
+                print_table(one.rows, shown, headings_of(shown, assignment="CURRENT-ASSIGNMENT"))
     missing = [group_id for group_id, one in surveyed.items() if one.description is None]
     problems = [*all_not_there(admin, missing), *gaps(surveyor)]
     for problem in problems:

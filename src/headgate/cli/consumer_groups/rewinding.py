@@ -146,6 +146,10 @@ def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options
     moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
     if moved:
         say(f"to take it back: {_undo_command(group_id, moved, options)}")
+        if new := [str(each.partition) for each in rewound if each.before is None]:
+            say(
+                f"group {group_id}: no offset before: {', '.join(new)}; that command leaves the new one there"
+            )
 
 
 def _undo_command(group_id: str, moved: Sequence[RewoundPartition], options: Options) -> str:

@@ -212,7 +212,8 @@ def reset_offsets(admin: Admin, options: Options) -> int:
             is_refused = True
             planned = [one for one in planned if one.partition not in error.refused]
         except RequestRefused as error:
-            say(_in_words(error))
+            is_busy = error.error is ErrorCode.NON_EMPTY_GROUP
+            say(f"{error}; {_REWIND}" if is_busy and admin.knows_pauses(group_id) else _in_words(error))
             is_refused = True
             continue
         rows += [
@@ -273,6 +274,9 @@ def delete_offsets(admin: Admin, options: Options) -> int:
 
 
 _DELETED = "deleted"
+_REWIND = (
+    "`headgate share-groups --rewind` sets start offsets while the group runs; or stop its members first"
+)
 
 
 def _status(error: ClientError | None) -> str:
