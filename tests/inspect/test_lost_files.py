@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.inspect.damage import CATALOGUE, FIRST, LAST, MIDDLE, batch_positions, crash, flip
-from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes, open_topics
+from tests.inspect.support import FLIGHTS, NOW, OFFSETS, errors, notes, open_topics
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
+from headgate.topics.catalogue import CatalogueCorrupt
+from headgate.topics.topics import NewTopic
 
 
 @pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, CATALOGUE])
@@ -146,11 +148,49 @@ def test_a_missing_directory_of_a_partition_is_found_after_a_clean_stop(data_dir
     assert errors(data_dir) == []
 
 
-@pytest.mark.parametrize("name", ["nobodys-0", "flights-2", "flights-00"])
-def test_a_directory_that_the_catalogue_does_not_have_is_an_error(data_dir: Path, name: str) -> None:
-    """An unknown topic, an unknown partition, or a number with leading zeros."""
+@pytest.mark.parametrize(
+    ("name", "starts"), [("nobodys-0", False), ("flights-2", False), ("flights-00", True)]
+)
+def test_a_directory_that_the_catalogue_does_not_have_is_an_error(
+    data_dir: Path, name: str, starts: bool
+) -> None:
+    """An unknown topic, an unknown partition, or a number with leading zeros. With a log of the first two no
+    server starts; an empty directory is ignored.
+    """
     shutil.copytree(data_dir / FLIGHTS, data_dir / name)
-    assert [error.file for error in errors(data_dir)] == [name]
+    (error,) = errors(data_dir)
+    assert (error.file, "does not start" in error.next_step) == (name, not starts)
+    if starts:
+        open_topics(data_dir).close()
+        return
+    with pytest.raises(CatalogueCorrupt, match=name):
+        open_topics(data_dir)
+    for file in (data_dir / name).iterdir():
+        file.unlink()
+    (error,) = errors(data_dir)
+    assert error.next_step.startswith("The server ignores it.")
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_catalogue_that_ends_before_the_last_stop_is_an_error(data_dir: Path, is_emptied: bool) -> None:
+    """Every file of an old copy is whole, and no server starts with it."""
+    copy = shutil.copytree(data_dir / "catalogue", data_dir.parent / "copy")
+    topics = open_topics(data_dir)
+    topics.create(NewTopic("later", TopicId(b"l" * 16), 1), NOW)
+    topics.close()
+    shutil.copytree(data_dir / FLIGHTS, data_dir / "later-0")
+    shutil.rmtree(data_dir / "catalogue")
+    shutil.copytree(copy, data_dir / "catalogue")
+    if is_emptied:
+        for file in (data_dir / "catalogue").iterdir():
+            os.truncate(file, 0)
+    found = [error for error in errors(data_dir) if error.file == "catalogue"]
+    with pytest.raises(CatalogueCorrupt) as refused:
+        open_topics(data_dir)
+    assert [str(refused.value).startswith(error.what) for error in found] == [True]
+    assert "does not start" in found[0].next_step
+    (of_later,) = [error for error in errors(data_dir) if error.file == "later-0"]
+    assert "Move it away" not in of_later.next_step, "it is right, and the catalogue is wrong"
 
 
 def test_the_remainder_of_a_deletion_is_noted(data_dir: Path) -> None:
@@ -204,4 +244,4 @@ def test_nothing_is_promised_of_a_start_that_does_not_come(data_dir: Path, is_mi
     flip(data_dir / MIDDLE, 300)
     found = [one for one in (*errors(data_dir), *notes(data_dir)) if one.file.startswith(FLIGHTS)]
     assert {Path(one.file).name for one in found} >= {Path(MIDDLE).name, "shard.tmp"}
-    assert all("does not start without a catalogue" in one.next_step for one in found)
+    assert all("does not start without its catalogue" in one.next_step for one in found)

@@ -18,15 +18,16 @@ from headgate.inspect.directory import (
 )
 from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
+from headgate.log.filesystem import OsFileSystem
 from headgate.log.segment_file import LOG_SUFFIX
-from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
+from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY, how_too_short, is_stray_log
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
 
 _RECHECKS = 3
 _RECHECK_AFTER_S = 0.2
 _NO_START = "The server does not start and changes nothing."
 _NO_START_YET = (
-    "The server does not start without a catalogue and changes nothing. "
+    "The server does not start without its catalogue and changes nothing. "
     "Restore the catalogue, and check again."
 )
 _UNRECOVERED = re.compile(r"[0-9a-f]{32}-\d+\Z")
@@ -148,16 +149,27 @@ def _check_catalogue(
     was_closed_well = directory.unrecovered is not None
     log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0, directory.is_running)
     _check_log(log, findings, on_progress, is_running=directory.is_running)
-    if _is_new(directory):
+    if too_short := _how_too_short(directory):
+        findings.error(
+            CATALOGUE_DIRECTORY, too_short, f"{_NO_START} Restore the directory from a copy of this stop."
+        )
+    elif _is_new(directory):
         findings.note(
             CATALOGUE_DIRECTORY, "the first start was interrupted", "Nothing: the next start repeats it."
         )
-    elif directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
+    elif directory.catalogue is not None and not directory.catalogue.end_offset:
         findings.error(
             CATALOGUE_DIRECTORY,
             "the catalogue is empty",
             "Restore it from a backup, unless the server was never started here.",
         )
+
+
+def _how_too_short(directory: DataDirectory) -> str | None:
+    stop = CleanStop.decode(directory.marker or b"")
+    if stop is None or directory.catalogue is None:
+        return None
+    return how_too_short(directory.catalogue, stop.catalogue_end)
 
 
 def _is_new(directory: DataDirectory) -> bool:
@@ -178,10 +190,7 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
             findings.note(name, "remainder of a deleted topic", "Nothing: the next start removes it.")
         else:
             findings.error(
-                name,
-                "the catalogue does not have this partition",
-                "The server ignores it and creates no topic of its name. Move it away, or restore the "
-                "catalogue from a backup if the topic should exist.",
+                name, "the catalogue does not have this partition", _of_unknown_partition(directory, name)
             )
     for name in directory.deleted:
         findings.note(name, "remainder of a deleted topic", "Nothing: the next start removes it.")
@@ -196,6 +205,19 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
             findings.note(name, "a temporary file of an interrupted write", "Nothing: it is overwritten.")
         else:
             findings.note(name, "not a file of a server", "Check what it is: the server ignores it.")
+
+
+def _of_unknown_partition(directory: DataDirectory, name: str) -> str:
+    """Return what a start does with a directory of an unknown partition, and what to do."""
+    catalogue = directory.catalogue
+    if catalogue is None or not catalogue.end_offset or _how_too_short(directory):
+        return _NO_START_YET  # It is the catalogue that lacks something.
+    try:
+        is_refused = is_stray_log(OsFileSystem(), directory.path, catalogue, name)
+    except OSError:  # A start cannot read it either.
+        is_refused = True
+    effect = _NO_START if is_refused else "The server ignores it."
+    return f"{effect} Move it away, or restore the catalogue from a backup if the topic should exist."
 
 
 def _check_written(directory: DataDirectory, findings: Findings) -> None:

@@ -40,18 +40,40 @@ def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Cat
     except LogDamaged as problem:
         raise CatalogueCorrupt(f"the catalogue is damaged: {problem.strerror}. {RESTORE}") from None
     catalogue = Catalogue(log)
-    if catalogue.end_offset < least_end_offset:
-        raise CatalogueCorrupt(
-            f"the catalogue ends at {catalogue.end_offset}, it ended at {least_end_offset} when the server "
-            f"stopped: it is an old copy. {RESTORE}"
-        )
+    if too_short := how_too_short(catalogue, least_end_offset):
+        raise CatalogueCorrupt(f"{too_short}. {RESTORE}")
     for name in names:
-        if not _is_accounted_for(catalogue, name) and _holds_log(fs, data_dir, name):
-            raise CatalogueCorrupt(
-                f"{name} holds a log, and the catalogue knows no such partition: it is an old copy, "
-                f"or somebody put the directory there. Move it away if it does not belong there. {RESTORE}"
-            )
+        if not is_stray_log(fs, data_dir, catalogue, name):
+            continue
+        if not catalogue.end_offset:
+            raise CatalogueCorrupt(f"the catalogue is empty, and {name} holds a log. {RESTORE}")
+        raise CatalogueCorrupt(
+            f"{name} holds a log, and the catalogue knows no such partition: it is an old copy, "
+            f"or somebody put the directory there. Move it away if it does not belong there. {RESTORE}"
+        )
     return catalogue
+
+
+def how_too_short(catalogue: Catalogue, least_end_offset: int) -> str | None:
+    """Return what a catalogue is that ends before the offset of the last clean stop; None if it does not.
+
+    The server does not start with it.
+    """
+    if catalogue.end_offset >= least_end_offset:
+        return None
+    why = "it is an old copy" if catalogue.end_offset else "it was emptied"
+    return (
+        f"the catalogue ends at {catalogue.end_offset}, it ended at {least_end_offset} when the server "
+        f"stopped: {why}"
+    )
+
+
+def is_stray_log(fs: FileSystem, data_dir: Path, catalogue: Catalogue, name: str) -> bool:
+    """Return whether a directory holds the log of a partition that the catalogue does not know.
+
+    The server does not start with it. Raises OSError if the directory cannot be read.
+    """
+    return not _is_accounted_for(catalogue, name) and _holds_log(fs, data_dir, name)
 
 
 def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
