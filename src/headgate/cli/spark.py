@@ -140,15 +140,26 @@ def session(master: str, name: str) -> SparkSession:
     """Return the active session, or start one of that name.
 
     On this machine it shuffles into few partitions, unless Spark's own configuration says how many: a task
-    costs more than the rows of most groups, and with Spark's default most of 200 tasks have none.
+    costs more than the rows of most groups, and with Spark's default most of 200 tasks have none. Raises
+    `typer.Exit` if Spark does not start, after a message: without Java, or by an unknown master.
     """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = SparkSession.builder.master(master).appName(name)
-    started = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    try:
+        started = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except (PySparkException, Py4JError) as problem:
+        reason = str(problem).strip().partition("\n")[0]
+        say(
+            f"Spark does not start with --master {master}: {reason} It needs Java 17 or newer; the lines "
+            "above may tell more"
+        )
+        raise typer.Exit(1) from problem
     if master.startswith("local") and not started.sparkContext.getConf().contains(SHUFFLE_PARTITIONS):
         at_once = started.sparkContext.defaultParallelism
         started.conf.set(SHUFFLE_PARTITIONS, str(max(_FEW_PARTITIONS, 2 * at_once)))

@@ -116,6 +116,8 @@ def reset(options: ResetOptions) -> None:
         raise failed(f"interrupted{again}", INTERRUPTED) from interruption
     except (ClientError, OSError) as problem:
         raise failed(f"{problem}{again}") from problem
+    except ModuleNotFoundError as problem:
+        raise failed(f"{problem}: pip install 'headgate[spark]'") from problem
     raise typer.Exit(code)
 
 
