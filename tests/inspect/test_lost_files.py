@@ -13,6 +13,7 @@ from tests.inspect.support import FLIGHTS, NOW, OFFSETS, errors, notes, open_top
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.topics import NewTopic
+from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
 
 
 @pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, CATALOGUE])
@@ -169,6 +170,32 @@ def test_a_directory_that_the_catalogue_does_not_have_is_an_error(
         file.unlink()
     (error,) = errors(data_dir)
     assert error.next_step.startswith("The server ignores it.")
+
+
+def test_a_partition_whose_disk_is_not_mounted_is_not_begun_anew(data_dir: Path) -> None:
+    """Its directory is a link then. A log that ended at 0 would make readers begin anew."""
+    shutil.move(data_dir / FLIGHTS, data_dir.parent / "disk")
+    (data_dir / FLIGHTS).symlink_to(data_dir.parent / "disk")
+    assert errors(data_dir) == []
+    (data_dir.parent / "disk").rename(data_dir.parent / "unmounted")
+    (error,) = errors(data_dir)
+    assert (error.file, "link to nothing" in error.what) == (FLIGHTS, True)
+    assert "The server does not open this log" in error.next_step
+    topics = open_topics(data_dir)
+    flights = topics.by_name("flights")
+    assert flights is not None
+    with pytest.raises(FileNotFoundError, match="a disk that is not mounted"):
+        assert flights.partition(0).log
+    (data_dir.parent / "unmounted").rename(data_dir.parent / "disk")
+    assert flights.partition(0).high_watermark > 0
+    topics.close()
+
+
+def test_an_import_that_did_not_finish_is_an_error(data_dir: Path) -> None:
+    """No server starts on it."""
+    (data_dir / UNFINISHED_IMPORT_FILE).touch()
+    (error,) = errors(data_dir)
+    assert (error.file, "does not start" in error.next_step) == (UNFINISHED_IMPORT_FILE, True)
 
 
 @pytest.mark.parametrize("is_emptied", [False, True])

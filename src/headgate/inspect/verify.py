@@ -22,6 +22,7 @@ from headgate.log.filesystem import OsFileSystem
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY, how_too_short, is_stray_log
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
+from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
 
 _RECHECKS = 3
 _RECHECK_AFTER_S = 0.2
@@ -195,10 +196,17 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
     for name in directory.deleted:
         findings.note(name, "remainder of a deleted topic", "Nothing: the next start removes it.")
     for name in directory.other_names:
-        if _is_in_the_way(directory, name):
+        if name == UNFINISHED_IMPORT_FILE:
             findings.error(
                 name,
-                "a file with the name of a partition's directory",
+                "an import into this directory did not finish",
+                f"{_NO_START} Run `headgate import` again, or remove the directory.",
+            )
+        elif _is_in_the_way(directory, name):
+            is_link = (directory.path / name).is_symlink()
+            findings.error(
+                name,
+                f"a {'link to nothing' if is_link else 'file'} with the name of a partition's directory",
                 "The server does not open this log and changes nothing. Restore the directory from a backup.",
             )
         elif name.endswith(".tmp"):
@@ -235,7 +243,7 @@ def _check_written(directory: DataDirectory, findings: Findings) -> None:
                 continue
             path = directory.path / name
             remedy = "The next start begins its log anew at offset 0. Restore the directory from a backup."
-            if not path.exists():
+            if not os.path.lexists(path):
                 findings.error(
                     name,
                     "the directory of this partition is missing: it was there when the server stopped",

@@ -6,6 +6,7 @@ one entry of the catalogue and a few empty containers.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
@@ -191,6 +192,10 @@ class Topic(OwningTopic):
         """Read the log of a partition from the disk, without any change to this object. Raises OSError."""
         is_clean = partition.key not in self.shared.unrecovered
         directory = self.directory_of(partition.index)
+        if partition.index in self._written and not self.shared.fs.exists(directory):
+            # As an empty log it would answer that it ends at 0, and readers would begin anew.
+            why = "the directory is gone, or it is a link to a disk that is not mounted"
+            raise FileNotFoundError(errno.ENOENT, why, str(directory))
         log = Log.open(
             self.shared.fs, directory, self.log_settings(), clean=is_clean, on_truncated=on_truncated
         )
