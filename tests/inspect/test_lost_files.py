@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.inspect.damage import CATALOGUE, FIRST, LAST, MIDDLE, batch_positions, crash, flip
-from tests.inspect.support import FLIGHTS, NOW, OFFSETS, errors, notes, open_topics
+from tests.inspect.support import FLIGHTS, NOW, OFFSETS, errors, notes, open_topics, produce
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
 from headgate.topics.catalogue import CatalogueCorrupt
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
 
@@ -172,6 +173,16 @@ def test_a_directory_that_the_catalogue_does_not_have_is_an_error(
     assert error.next_step.startswith("The server ignores it.")
 
 
+def test_a_link_to_nothing_that_the_catalogue_does_not_have_is_an_error(data_dir: Path) -> None:
+    """It may be the log of a topic that an old copy of the catalogue lacks: no server starts."""
+    (data_dir / "nobodys-0").symlink_to(data_dir.parent / "disk")
+    (error,) = errors(data_dir)
+    assert (error.file, "link to nothing" in error.what) == ("nobodys-0", True)
+    assert "does not start" in error.next_step
+    with pytest.raises(FileNotFoundError, match=r"link to nothing.*nobodys-0"):
+        open_topics(data_dir)
+
+
 def test_a_partition_whose_disk_is_not_mounted_is_not_begun_anew(data_dir: Path) -> None:
     """Its directory is a link then. A log that ended at 0 would make readers begin anew."""
     shutil.move(data_dir / FLIGHTS, data_dir.parent / "disk")
@@ -189,6 +200,28 @@ def test_a_partition_whose_disk_is_not_mounted_is_not_begun_anew(data_dir: Path)
     (data_dir.parent / "unmounted").rename(data_dir.parent / "disk")
     assert flights.partition(0).high_watermark > 0
     topics.close()
+
+
+def test_a_topic_deleted_while_its_disk_is_not_mounted_leaves_nothing_to_the_next_of_its_name(
+    data_dir: Path,
+) -> None:
+    """The link is renamed, like a directory, and the records are removed when the disk is there again."""
+    disk, unmounted = data_dir.parent / "disk", data_dir.parent / "unmounted"
+    shutil.move(data_dir / FLIGHTS, unmounted)
+    (data_dir / FLIGHTS).symlink_to(disk)
+    topics = open_topics(data_dir)
+    for topic_id in (TopicId(b"1" * 16), TopicId(b"2" * 16)):
+        flights = topics.by_name("flights")
+        assert flights is not None
+        assert topics.delete(flights, NOW) is None
+        successor = topics.create(NewTopic("flights", topic_id, 1), NOW)
+        assert isinstance(successor, Topic)
+        produce(successor, 0, 1)
+        assert successor.partition(0).log.log_end_offset == 3
+    unmounted.rename(disk)
+    topics.close()
+    open_topics(data_dir).close()
+    assert list(disk.iterdir()) == []
 
 
 def test_an_import_that_did_not_finish_is_an_error(data_dir: Path) -> None:

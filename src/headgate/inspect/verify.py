@@ -209,6 +209,12 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
                 f"a {'link to nothing' if is_link else 'file'} with the name of a partition's directory",
                 "The server does not open this log and changes nothing. Restore the directory from a backup.",
             )
+        elif _is_unknown_link(directory, name):
+            findings.error(
+                name,
+                "a link to nothing with the name of a partition that the catalogue does not have",
+                _of_unknown_partition(directory, name),
+            )
         elif name.endswith(".tmp"):
             findings.note(name, "a temporary file of an interrupted write", "Nothing: it is overwritten.")
         else:
@@ -257,6 +263,16 @@ def _is_in_the_way(directory: DataDirectory, name: str) -> bool:
     topic, _, index = name.rpartition("-")
     entry = directory.catalogue.topics.get(TopicName(topic)) if directory.catalogue is not None else None
     return entry is not None and index.isdecimal() and int(index) < entry.partition_count
+
+
+def _is_unknown_link(directory: DataDirectory, name: str) -> bool:
+    """Return whether a name is that of a link to nothing that keeps a server from starting."""
+    if directory.catalogue is None or not (directory.path / name).is_symlink():
+        return False
+    try:
+        return is_stray_log(OsFileSystem(), directory.path, directory.catalogue, name)
+    except FileNotFoundError:
+        return True
 
 
 def _check_node_files(directory: DataDirectory, findings: Findings) -> None:

@@ -31,12 +31,13 @@ def is_out_of_sight(name: str) -> bool:
 
 def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
     """Rename directories of one parent to names of deleted ones, durably, with one sync; `remove_deleted`
-    removes them.
+    removes them. A link to a disk that is not mounted is renamed, too: a later directory of the old name must
+    not be the one on that disk.
 
     Raises OSError: some may be renamed then, and another call renames the rest.
     """
     for directory in directories:
-        if files.exists(directory):
+        if files.is_taken(directory):
             files.rename(directory, _free_name(files, directory))
     if directories:
         files.sync_directory(directories[0].parent)
@@ -67,7 +68,7 @@ def _free_name(files: FileSystem, directory: Path) -> Path:
     """Return a name of a deleted directory that is not taken by one whose removal is not finished."""
     doomed = _out_of_sight(directory)
     for number in count(1):
-        if not files.exists(doomed):
+        if not files.is_taken(doomed):
             break
         doomed = _out_of_sight(directory.with_name(f"{directory.name}{DELETED_SUFFIX}-{number}"))
     return doomed

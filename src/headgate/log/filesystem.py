@@ -91,7 +91,11 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: Path) -> bool:
-        """Return whether a file or directory exists."""
+        """Return whether a file or directory exists. One behind a link exists if the link leads to it."""
+        ...
+
+    def is_taken(self, path: Path) -> bool:
+        """Return whether a directory has this name, also if it is that of a link that leads nowhere."""
         ...
 
     def size(self, path: Path) -> int:
@@ -212,6 +216,9 @@ class OsFileSystem:
 
     def exists(self, path: Path) -> bool:
         return path.exists()
+
+    def is_taken(self, path: Path) -> bool:
+        return os.path.lexists(path)
 
     def size(self, path: Path) -> int:
         return path.stat().st_size

@@ -368,6 +368,10 @@ class MemoryFileSystem:
     def exists(self, path: Path) -> bool:
         return self._find(path) is not None
 
+    def is_taken(self, path: Path) -> bool:
+        """Return the same: there are no links."""
+        return self.exists(path)
+
     def size(self, path: Path) -> int:
         return len(self._file(path).data)
 

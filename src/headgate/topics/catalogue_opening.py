@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from pathlib import Path
@@ -88,13 +89,17 @@ def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
 
 
 def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
-    """Return whether a name is that of a partition's directory with a segment in it."""
+    """Return whether a name is that of a partition's directory with a segment in it. Raises OSError."""
     if PARTITION_DIRECTORY.match(name) is None:
         return False
+    path = data_dir / name
     try:
-        return any(one.endswith(LOG_SUFFIX) for one in fs.listdir(data_dir / name))
+        return any(one.endswith(LOG_SUFFIX) for one in fs.listdir(path))
     except NotADirectoryError:
         return False
+    except FileNotFoundError:
+        why = "a link to nothing, and no catalogue has this partition: mount its disk, or move the link away"
+        raise FileNotFoundError(errno.ENOENT, why, str(path)) from None
 
 
 def _log_lost_changes(recovery: Recovery) -> None:
