@@ -9,6 +9,7 @@ from tests.client.scripted import Answer, ScriptedNode, every_version
 from headgate.client.cluster import Cluster
 from headgate.client.ends import known_ends
 from headgate.client.errors import ClientError, RequestRefused
+from headgate.client.survey import MOST_KEYS, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.wire.codec import decode
@@ -84,6 +85,29 @@ def test_partitions_that_cannot_be_asked_do_not_affect_the_others(start_node: St
     }
     assert ends == {TopicPartition(TopicName(name), at): end for (name, at), end in expected.items()}
     assert [key for key, _ in node.requests].count(METADATA) == 1
+
+
+def test_no_request_for_ends_has_too_many_partitions(start_node: StartNode) -> None:
+    """After a crash a broker checks each log before it tells its end. One timeout is for one request."""
+    led = [MetadataResponsePartition(partition_index=at, leader_id=1) for at in range(MOST_KEYS + 1)]
+    asked: list[int] = []
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == METADATA:
+            there = MetadataResponseBroker(node_id=1, host=node.host, port=node.port)
+            wide = MetadataResponseTopic(name="wide", partitions=led)
+            return MetadataResponse(brokers=[there], topics=[wide])
+        if header.api_key == API_VERSIONS:
+            return every_version()
+        answer = answer_of(header, frame)
+        asked.append(len(answer.topics[0].partitions))
+        return answer
+
+    node = start_node(script)
+    wanted = [TopicPartition(TopicName("wide"), at) for at in range(MOST_KEYS + 1)]
+    with Cluster(f"{node.host}:{node.port}", timeout_s=5) as cluster:
+        assert Survey(cluster).end_offsets(wanted) == dict.fromkeys(wanted, 7)
+    assert asked == [MOST_KEYS, 1]
 
 
 def test_a_cluster_that_is_away_is_an_error(start_node: StartNode) -> None:
