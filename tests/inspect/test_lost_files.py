@@ -77,6 +77,14 @@ def test_a_checkpoint_that_does_not_match_the_log_is_noted(data_dir: Path) -> No
     assert "but the checkpoint at" in found.what
 
 
+def test_a_checkpoint_of_an_older_version_is_noted(data_dir: Path) -> None:
+    """The first start of this version ignores it."""
+    path = data_dir / OFFSETS / "shard.checkpoint"
+    path.write_bytes(path.read_bytes().replace(b"headgate shard 2", b"headgate shard 1", 1))
+    assert errors(data_dir) == []
+    assert f"{OFFSETS}/shard.checkpoint" in {found.file for found in notes(data_dir)}
+
+
 def test_an_empty_index_is_noted_because_the_setting_may_have_changed(data_dir: Path) -> None:
     """A segment smaller than `index.interval.bytes` has no entries, and that setting can have been larger."""
     os.truncate(data_dir / FLIGHTS / f"{99:020d}.index", 0)

@@ -271,7 +271,7 @@ def _is_unknown_link(directory: DataDirectory, name: str) -> bool:
         return False
     try:
         return is_stray_log(OsFileSystem(), directory.path, directory.catalogue, name)
-    except FileNotFoundError:
+    except OSError:
         return True
 
 

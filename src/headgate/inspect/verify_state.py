@@ -6,8 +6,15 @@ from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
 from headgate.inspect.partition import PartitionFiles
 from headgate.inspect.reading import FoundBatch, LogFile, walk
-from headgate.log.state_file import STATE_NAME, Bond, StateFileUnusable, read_state_file
+from headgate.log.state_file import (
+    STATE_NAME,
+    Bond,
+    StateFileOutdated,
+    StateFileUnusable,
+    read_state_file,
+)
 
+_NOT_USED = "Nothing: the next start reads the whole log instead."
 _REMOVE = "Remove it: the next start reads its content from the log."
 
 
@@ -46,12 +53,15 @@ def check_state_file(
             "The server reads the whole log instead. Check the permissions, and the disk.",
         )
         return
+    except StateFileOutdated as problem:
+        findings.note(name, str(problem), _NOT_USED)
+        return
     except StateFileUnusable as problem:
         findings.error(name, str(problem), _REMOVE)
         return
     reason = _why_not(state.bond, files, place, end_offset)
     if reason is not None:
-        findings.note(name, reason, "Nothing: the next start reads the whole log instead.")
+        findings.note(name, reason, _NOT_USED)
 
 
 def _why_not(bond: Bond, files: PartitionFiles, place: PartitionPlace, end_offset: int) -> str | None:

@@ -37,6 +37,7 @@ STATE_NAME: Final = "shard.checkpoint"
 _ASIDE_NAME: Final = STATE_NAME + ".tmp"
 _TITLE: Final = b"headgate shard 2"
 """Files of format 1 look the same. Those of transactional ids could lack changes below their position."""
+_FORMER_TITLE: Final = b"headgate shard 1"
 _ANY_TITLE: Final = b"headgate shard "
 _TAIL: Final = Struct("<II8s")
 _END_MARK: Final = b"the end."
@@ -62,6 +63,10 @@ class Readable(Protocol):
 
 class StateFileUnusable(Exception):
     """The file cannot be used; the message says why."""
+
+
+class StateFileOutdated(StateFileUnusable):
+    """An older version wrote the file, which may be undamaged."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -240,6 +245,8 @@ def read_state_file(file: Readable) -> StateFile:
     """Read and check the footer of a file. Raises StateFileUnusable, OSError."""
     size = file.size()
     title = file.pread(len(_TITLE), 0)
+    if title == _FORMER_TITLE:
+        raise StateFileOutdated("an older version wrote it, in another format")
     if title != _TITLE:
         if title.startswith(_ANY_TITLE):
             raise StateFileUnusable(f"it is of another format, {title.decode('ascii', 'replace')!r}")
