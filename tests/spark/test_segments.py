@@ -272,7 +272,9 @@ def test_files_that_compaction_replaced_since_planning_are_not_read(directory: P
     compacted = folder / "compacted"
     compacted.write_bytes(numbered(1, 19))
     compacted.replace(folder / f"{10:020}.log")
-    with pytest.raises(CompactedWhileRead, match="was compacted while it was read, run again"):
+    with pytest.raises(
+        CompactedWhileRead, match="compacted after its read was planned: run again, with a new DataFrame"
+    ):
         list(task.scans())
     (task,) = segments.plan(options)
     (folder / f"{10:020}.log").unlink()

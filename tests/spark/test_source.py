@@ -73,6 +73,17 @@ def test_a_topic_is_read_with_the_columns_of_the_kafka_connector(spark: SparkSes
     }
 
 
+def test_a_frame_keeps_its_extent_and_a_new_one_has_the_records_since(
+    spark: SparkSession, data: Path
+) -> None:
+    """Spark plans a read once for each DataFrame, as docs/spark.md says."""
+    frame = headgate.spark.records(spark, data, "t", columns="offset")
+    assert len(collect(frame)) == 6
+    write_segment(data, "t", 1, [numbered(3, 2)], base_offset=2)
+    assert len(collect(frame.select("offset"))) == 6
+    assert len(collect(headgate.spark.records(spark, data, "t", columns="offset"))) == 9
+
+
 def test_columns_chosen_are_the_columns_given(spark: SparkSession, data: Path) -> None:
     """In the order of their names, and nothing else is decoded."""
     frame = headgate.spark.records(spark, data, "t", columns="value,partition", minPartitions=1)

@@ -29,7 +29,9 @@ class CompactedWhileRead(MissingData):
     """Compaction replaced files after a read was planned: the remaining files are not the planned ones."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} was compacted while it was read, run again")
+        super().__init__(
+            f"{path} was compacted after its read was planned: run again, with a new DataFrame in Spark"
+        )
 
 
 @dataclass(frozen=True, slots=True)

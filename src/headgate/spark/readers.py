@@ -3,6 +3,9 @@
 A `source` is a broker's data directory, or `HOST:PORT[,HOST:PORT...]` of a cluster. Further options have the
 names of `options.NAMES`. An invalid option or a missing source raises Spark's `AnalysisException` at once, or
 a `PythonException` at the first action, each with Headgate's message.
+
+The first action on a DataFrame plans its read, and later actions read the same extent of the log: call the
+reader again for the records since, and for each query of a log that is compacted.
 """
 
 from __future__ import annotations
