@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,44 @@ def test_a_start_behind_the_end_reads_nothing(running: headgate.Broker) -> None:
     )
     tasks = broker_source.plan(options)
     assert all(len(task.ranges) < 5 for task in tasks if isinstance(task, broker_source.FetchTask))
+
+
+def test_a_plan_is_read_to_the_end_that_the_log_has_then(running: headgate.Broker) -> None:
+    """Spark plans a DataFrame once. An end that was asked for is kept; no open transaction is passed."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    admin.create_topics([NewTopic("growing", 2, 1)])["growing"].result(10)
+
+    def append(partition: int, *values: str) -> None:
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+        for value in values:
+            producer.produce("growing", value, partition=partition)
+        assert producer.flush(10) == 0
+
+    def planned(**options: str) -> Callable[[], list[str]]:
+        given = {"bootstrap.servers": running.bootstrap_servers, "topic": "growing", **options}
+        reader = ViewReader(RECORDS_VIEW, parse(given))
+        tasks = reader.partitions()
+        return lambda: sorted(
+            row["value"].decode() for task in tasks for one in reader.read(task) for row in one.to_pylist()
+        )
+
+    append(0, "a", "b", "c")
+    whole, in_parts = planned(), planned(minPartitions="3")
+    committed = planned(isolationLevel="read_committed")
+    bounded = planned(endingOffsets='{"growing": {"0": 2, "1": -1}}')
+    append(0, "d")
+    append(1, "e")
+    for to_the_end in whole, in_parts, committed:
+        assert to_the_end() == ["a", "b", "c", "d", "e"]
+    assert bounded() == ["a", "b", "e"]
+    transactional = Producer({"bootstrap.servers": running.bootstrap_servers, "transactional.id": "growing"})
+    transactional.init_transactions()
+    transactional.begin_transaction()
+    transactional.produce("growing", "open", partition=1)
+    transactional.flush(10)
+    assert whole() == ["a", "b", "c", "d", "e", "open"]
+    assert committed() == ["a", "b", "c", "d", "e"]
+    transactional.abort_transaction()
 
 
 def test_records_deleted_since_planning_are_lost_data(

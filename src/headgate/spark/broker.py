@@ -1,16 +1,18 @@
 """Read topics from a cluster over the Kafka protocol: from Headgate nodes or from Apache Kafka.
 
-The plan of a read fixes its extent, by the end offsets at that time. A partition is divided into ranges of
-offsets, so that also a single partition uses all tasks; each range is fetched from its partition's leader. A
-task has one client, which starts with the leaders that the plan knew. A read does not wait for transactions.
-With `read_committed` it ends before the first open one of each partition and leaves out aborted ones, else
-records of both are read like any other.
+The plan of a read divides each partition into ranges of offsets, by the end offsets at that time, so that
+also a single partition uses all tasks; each range is fetched from its partition's leader. Unless an end was
+asked for, the last range of a partition goes on to the end of the log at the time of its task: Spark plans a
+DataFrame once, and in a compacted log the records of an old plan are replaced by those behind it. A task has
+one client, which starts with the leaders that the plan knew. A read does not wait for transactions. With
+`read_committed` it ends before the first open one of each partition and leaves out aborted ones, else records
+of both are read like any other.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headgate.client.cluster import (
@@ -46,17 +48,26 @@ _OF_NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """A range of offsets of one partition. `log_end` is the end of the partition in the plan."""
+    """A range of offsets of one partition. `log_end` is the end of the partition in the plan.
+
+    With `goes_on` the partition is read to the end of its log: by its last range.
+    """
 
     where: TopicPartition
     start_offset: int
     end_offset: int
     log_end: int
+    goes_on: bool = False
 
     @property
     def weight(self) -> int:
-        """Return the number of offsets to read."""
-        return self.end_offset - self.start_offset
+        """Return the number of offsets to read, as far as the plan knows them."""
+        return max(self.end_offset - self.start_offset, 0)
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether no other range of the partition follows."""
+        return self.end_offset >= self.log_end
 
 
 @dataclass(frozen=True)
@@ -76,17 +87,36 @@ class FetchTask(Task):
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
         """Fetch all ranges, response by response, each with its partition."""
         with self._connected() as cluster:
+            ends = self._ends_now(cluster, (one.where for one in self.ranges if one.goes_on and one.is_last))
             for offsets in self.ranges:
+                if offsets.is_last and offsets.where in ends:
+                    offsets = replace(offsets, end_offset=max(offsets.end_offset, ends[offsets.where]))
                 for scan in _Fetching(self, cluster, offsets).scans():
                     yield offsets.where, scan
 
     def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
-        """Fetch the record at an offset that another task may read, if the plan includes it."""
-        log_end = max(offsets.log_end for offsets in self.ranges if offsets.where == where)
-        if offset < log_end:
-            with self._connected() as cluster:
+        """Fetch the record at an offset that another task may read, if the read includes it."""
+        log_end, goes_on = next((one.log_end, one.goes_on) for one in self.ranges if one.where == where)
+        if offset >= log_end and not goes_on:
+            return
+        with self._connected() as cluster:
+            if offset >= log_end:
+                log_end = self._ends_now(cluster, [where]).get(where, log_end)
+            if offset < log_end:
                 wanted = OffsetRange(where, offset, offset + 1, log_end)
                 yield from _Fetching(self, cluster, wanted).scans()
+
+    def _ends_now(
+        self, cluster: Cluster, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Return the ends of the logs, or nothing if a topic is gone: the fetch of its records tells that."""
+        asked = dict.fromkeys(partitions, LATEST)
+        try:
+            return cluster.list_offsets(asked, isolation_level(self.is_committed_only)) if asked else {}
+        except RequestRefused as refusal:
+            if refusal.error not in _OF_NO_TOPIC:
+                raise
+            return {}
 
     def _connected(self) -> Cluster:
         return connect(self.bootstrap_servers, self.timeout_s, self.leaders, self.security)
@@ -208,7 +238,8 @@ def plan(options: Options) -> list[Task]:
         latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST), level)
         leaders = cluster.leaders
     bounds = {where: _wanted(options, where, earliest[where], latest[where]) for where in partitions}
-    return list(divide(bounds, options, leaders, topic_ids)) or [Task()]
+    going_on = {where for where in partitions if options.ending_offsets.get(where, LATEST) == LATEST}
+    return list(divide(bounds, options, leaders, topic_ids, going_on)) or [Task()]
 
 
 def divide(
@@ -216,15 +247,19 @@ def divide(
     options: Options,
     leaders: Mapping[TopicPartition, Address],
     topic_ids: Mapping[TopicName, TopicId],
+    going_on: Collection[TopicPartition] = (),
 ) -> list[FetchTask]:
-    """Divide the offsets to read, by partition from the first up to but not including the second."""
+    """Divide the offsets to read, by partition from the first up to but not including the second.
+
+    Partitions `going_on` are read to the end of the log at the time of the task.
+    """
     assert options.bootstrap_servers is not None
     total = sum(max(end - start, 0) for start, end in bounds.values())
     longest = max(1, -(-total // options.min_partitions))
     ranges = [
-        OffsetRange(where, start, min(start + longest, end), end)
+        OffsetRange(where, start, min(start + longest, end), end, where in going_on)
         for where, (first, end) in bounds.items()
-        for start in range(first, end, longest)
+        for start in range(first, end, longest) or [first] * (where in going_on)
     ]
     return [
         FetchTask(

@@ -4,8 +4,8 @@ A `source` is a broker's data directory, or `HOST:PORT[,HOST:PORT...]` of a clus
 names of `options.NAMES`. An invalid option or a missing source raises Spark's `AnalysisException` at once, or
 a `PythonException` at the first action, each with Headgate's message.
 
-The first action on a DataFrame plans its read, and later actions read the same extent of the log: call the
-reader again for the records since, and for each query of a log that is compacted.
+The first action on a DataFrame plans its read. Later actions on it read the same files of a directory: call
+the reader again for the records since. Of a cluster they read up to the end of the logs each time.
 """
 
 from __future__ import annotations
