@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -10,9 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import headgate
 from headgate.admin import Admin, TopicPartition
+from headgate.cli.spark import interruption_without_stack
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -58,3 +61,25 @@ def test_an_interrupted_landing_says_so_in_one_line(tmp_path: Path, number: sign
         assert ours == ["headgate spark land: interrupted; the next run continues here"], told
         assert "Traceback" not in told, told
         assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_the_call_of_a_signal_handler_during_another_one_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark's handler cancels the jobs while the interrupted call reads its answer, and py4j logs an error."""
+    logger = logging.getLogger()
+
+    def fail(told: str) -> None:
+        try:
+            try:
+                raise RuntimeError(told)
+            except RuntimeError as problem:
+                raise Py4JNetworkError("Error while sending or receiving") from problem
+        except Py4JNetworkError:
+            logger.exception("Exception while sending command.")
+
+    with interruption_without_stack():
+        fail("reentrant call inside <_io.BufferedReader name=4>")
+        assert caplog.records == []
+        fail("another one")
+    assert len(caplog.records) == 1

@@ -10,6 +10,8 @@ import resource
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,10 @@ from tests.spark.test_landing import (
 )
 from typer.testing import CliRunner
 
+from headgate.admin.errors import moment
 from headgate.cli import app
 from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.times import millis
 from headgate.log.batch import Record
 from headgate.log.batch_scan import Chunk, Scan, scan_chunk
 from headgate.records import OffsetCommit, encode
@@ -42,13 +46,14 @@ from headgate.spark.landing import (
     LandingRefused,
     files,
     land,
+    landed_until,
     offsets_as_of,
     offsets_now,
     run_here,
 )
 from headgate.spark.landing.files import Folder, UnreadableFile
 from headgate.spark.landing.job import SourceAway
-from headgate.spark.landing.progress import NAME, read_progress
+from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
 from headgate.spark.options import OptionError
@@ -444,6 +449,30 @@ def test_rows_of_deleted_dates_are_not_taken_for_no_commits(tmp_path: Path) -> N
     assert (printed.exit_code, "no rows of log_partition=0 from offset 1 on" in printed.stderr) == (1, True)
     for day in (2, 3):
         assert offsets_as_of(str(target), NOW + day * DAY_MS).equals(before[day])
+
+
+@pytest.mark.parametrize("question", ["offsets", "share-states"])
+def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, question: str) -> None:
+    """Nothing of the time between is in the tables. A target of an earlier version does not know its time."""
+    log, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    log.append(0, [later_commit(1, 5)])
+    began = datetime.now(UTC)
+    land(str(log.directory), str(target), is_sampling=False)
+    until = landed_until(str(target))
+    assert until is not None and began - timedelta(milliseconds=1) <= until <= datetime.now(UTC)
+
+    def told(at: datetime) -> str:
+        printed = CliRunner().invoke(app, ["spark", question, str(target), "--as-of", at.isoformat()])
+        assert printed.exit_code == 0, printed.stderr
+        return printed.stderr
+
+    message = f"landed until {moment(millis(until))}: later changes are not in them"
+    assert message in told(until) and message in told(until + timedelta(days=400))
+    assert "landed until" not in told(until - timedelta(milliseconds=1))
+    progress = read_progress(Folder(str(target)))
+    assert progress is not None
+    save_progress(Folder(str(target)), replace(progress, landed_until=None))
+    assert landed_until(str(target)) is None and "landed until" not in told(until)
 
 
 def test_files_of_later_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,8 +171,7 @@ def interruption_without_stack() -> Iterator[None]:
     """Turn SIGTERM into an interruption, too, and keep py4j from logging the stack of an interrupted call."""
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        kind = record.exc_info[0] if record.exc_info else None
-        return kind is None or not issubclass(kind, KeyboardInterrupt)
+        return not _is_of_interruption(record.exc_info[1] if record.exc_info else None)
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     root = logging.getLogger()
@@ -182,6 +181,14 @@ def interruption_without_stack() -> Iterator[None]:
     finally:
         root.removeFilter(is_wanted)
         signal.signal(signal.SIGTERM, before)
+
+
+def _is_of_interruption(problem: BaseException | None) -> bool:
+    """Return whether a call was interrupted, or Spark's handler of the signal made it during another one."""
+    if isinstance(problem, KeyboardInterrupt):
+        return True
+    cause = None if problem is None else problem.__context__
+    return isinstance(cause, RuntimeError) and "reentrant call" in str(cause)
 
 
 def _summary(landed: Landed) -> str:
@@ -221,6 +228,7 @@ def offsets(
         raise _failed("offsets", f"{problem}: pip install 'headgate[spark]'") from problem
     found = _landed(
         "offsets",
+        target,
         output,
         as_of,
         lambda: offsets_now(target, group),
@@ -259,6 +267,7 @@ def share_states(
         raise _failed("share-states", f"{problem}: pip install 'headgate[spark]'") from problem
     found = _landed(
         "share-states",
+        target,
         output,
         as_of,
         lambda: share_states_now(target, group),
@@ -280,23 +289,33 @@ def _nothing(what: str, group: str | None, as_of: str | None) -> str:
 
 
 def _landed(
-    command: str, output: str, as_of: str | None, now: Callable[[], Table], at: Callable[[datetime], Table]
+    command: str,
+    target: str,
+    output: str,
+    as_of: str | None,
+    now: Callable[[], Table],
+    at: Callable[[datetime], Table],
 ) -> Table:
     """Return what `now` or `at` reads from landed tables; end the command with a message if that fails."""
+    from headgate.admin.errors import moment
     from headgate.cli.consumer_groups.arguments import parse_datetime
-    from headgate.domain.times import as_datetime
-    from headgate.spark.landing import LandingRefused
+    from headgate.domain.times import as_datetime, millis
+    from headgate.spark.landing import LandingRefused, landed_until
     from headgate.spark.options import OptionError
 
     try:
         check_output(output)
         if as_of is None:
             return now()
-        return at(as_datetime(parse_datetime(as_of, "--as-of")))
+        asked = as_datetime(parse_datetime(as_of, "--as-of"))
+        found, until = at(asked), landed_until(target)
     except (UsageProblem, OptionError) as problem:
         raise _failed(command, str(problem), 2) from problem
     except (LandingRefused, OSError) as problem:
         raise _failed(command, str(problem)) from problem
+    if until is not None and asked >= until:
+        _say(command, f"the tables are landed until {moment(millis(until))}: later changes are not in them")
+    return found
 
 
 def _share_row(row: dict[str, Any], output: str) -> dict[str, Any]:

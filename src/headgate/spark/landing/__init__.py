@@ -14,7 +14,7 @@ Only durable records are landed: up to the sync mark of a Headgate data director
 checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
-from headgate.spark.landing.as_of import offsets_as_of, offsets_now
+from headgate.spark.landing.as_of import landed_until, offsets_as_of, offsets_now
 from headgate.spark.landing.job import (
     Landed,
     LandingFailed,
@@ -34,6 +34,7 @@ __all__ = [
     "LandingRefused",
     "SourceAway",
     "land",
+    "landed_until",
     "landings",
     "offsets_as_of",
     "offsets_now",

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.domain.times import millis
+from headgate.domain.ids import Millis
+from headgate.domain.times import as_datetime, millis
 from headgate.log.batch_scan import Bits, Ints
 from headgate.spark.landing import tables
 from headgate.spark.landing.current import (
@@ -54,9 +55,9 @@ def offsets_as_of(target: str, time: datetime | int, group_id: str | None = None
     The time is a datetime with a time zone, or in ms since the epoch.
 
     Like `Admin.offsets_as_of`, it counts a commit from its commit timestamp on. An offset that is not known
-    has a row with `is_known` false; without a row, there was no offset. Raises LandingRefused if the target
-    has no such tables, OSError, OptionError if it is no folder or URI, and ValueError or TypeError for what
-    is no time.
+    has a row with `is_known` false; without a row, there was no offset. A time after `landed_until` gives
+    what is landed. Raises LandingRefused if the target has no such tables, OSError, OptionError if it is no
+    folder or URI, and ValueError or TypeError for what is no time.
     """
     return _sorted(_as_of(Folder(target), millis(time) * 1000 + 999, group_id))
 
@@ -67,6 +68,19 @@ def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
     Raises LandingRefused, OSError, OptionError if it is no folder or URI.
     """
     return _sorted(_now(Folder(target), group_id))
+
+
+def landed_until(target: str) -> datetime | None:
+    """Return a time before which all that was written is landed, by the clock of the machine that landed it.
+
+    None if only an earlier version landed. Raises LandingRefused, OSError, OptionError if it is no folder or
+    URI.
+    """
+    folder = Folder(target)
+    progress = read_progress(folder)
+    if progress is None:
+        raise LandingRefused(f"there are no landed tables in {folder.uri}")
+    return None if progress.landed_until is None else as_datetime(Millis(progress.landed_until // 1000))
 
 
 def _sorted(parts: Iterator[pa.Table]) -> pa.Table:

@@ -153,6 +153,7 @@ def _land(
     has_delta: bool,
 ) -> Landed:
     tables = _tables_of(folder, chosen)
+    began = time.time_ns() // 1000
     cluster_id, logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
@@ -181,8 +182,9 @@ def _land(
     except LandingFailed as problem:
         progress = replace(progress, is_merging=True)
         problems.append(f"files of past days are not merged: {problem}")
+    progress = replace(progress, landed_until=began)
+    save_progress(folder, progress)
     if progress.has_delta:
-        save_progress(folder, progress)
         problems += delta_logs.sync_logs(folder, progress)
     if problems:
         raise LandingFailed(f"the tables are landed, but {'; '.join(problems)}")

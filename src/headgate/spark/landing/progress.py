@@ -4,14 +4,15 @@
      "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4, "gaps": []},
                     "__transaction_state-3": {"start": 0, "end": 12, "epoch": 4, "gaps": []}},
      "planned": [["0", 5600, 9000]], "run": 17, "sampled_at": null, "merged_before": "2026-11-22",
-     "is_merging": false, "has_delta": false, "crc32c": 1234567890}
+     "is_merging": false, "has_delta": false, "landed_until": 1763760000000000, "crc32c": 1234567890}
 
 `partitions` has the landed range of each partition of a log, the leader epoch of its last batch, and gaps;
 a partition without a topic is one of `__consumer_offsets`. `planned` has the ranges of a run in progress:
 after a crash the next run lands them again unchanged. `run` is the number of the last sample of end offsets;
 `sampled_at` is its time in us while it is in progress. Files of dates before `merged_before` were merged;
-`is_merging` is set while they are. With `has_delta` the tables have Delta logs. `crc32c` is the checksum
-(`sealed`).
+`is_merging` is set while they are. With `has_delta` the tables have Delta logs. What was written before
+`landed_until`, in us by the clock of the run, is landed; null in a target of an earlier version. `crc32c` is
+the checksum (`sealed`).
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Progress:
     merged_before: str = ""
     is_merging: bool = False
     has_delta: bool = False
+    landed_until: int | None = None
 
     def of_log(self, topic: TopicName = GROUP_OFFSETS_TOPIC) -> dict[int, LandedPartition]:
         """Return the landed partitions of a log, in order."""
@@ -117,6 +119,7 @@ class Progress:
             "merged_before": self.merged_before,
             "is_merging": self.is_merging,
             "has_delta": self.has_delta,
+            "landed_until": self.landed_until,
         }
         return sealed(content, indent=1)
 
@@ -136,6 +139,7 @@ class Progress:
             content.get("merged_before", ""),
             content.get("is_merging", False),
             content.get("has_delta", False),
+            content.get("landed_until"),
         )
 
 
