@@ -66,7 +66,7 @@ def test_an_interrupted_landing_says_so_in_one_line(tmp_path: Path, number: sign
 def test_the_call_of_a_signal_handler_during_another_one_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Spark's handler cancels the jobs while the interrupted call reads its answer, and py4j logs an error."""
+    """Spark cancels its jobs while the interrupted call reads its answer, and py4j logs an error."""
     logger = logging.getLogger()
 
     def fail(told: str) -> None:
