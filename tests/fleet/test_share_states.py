@@ -157,7 +157,7 @@ def test_after_a_record_that_cannot_be_read_the_state_is_unknown(tmp_path: Path)
 
 
 def test_the_command_prints_states(tmp_path: Path) -> None:
-    """As a table, as JSON, of a time; for an unknown state and for a wrong format the exit code is 1."""
+    """As a table, as JSON, of a time; the exit code is 1 for an unknown state, 2 for a wrong format."""
     source = Broker(tmp_path / "data")
     shares = source.another_log(SHARE_STATE_TOPIC)
     batches = (StateBatch(3, 4, 4, 5), StateBatch(9, 9, 0, 1))
@@ -185,7 +185,7 @@ def test_the_command_prints_states(tmp_path: Path) -> None:
     )
     for wrong in ([*command, "--output", "xml"], ["spark", "offsets", target, "--output", "xml"]):
         refused = CliRunner().invoke(app, wrong)
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         assert "--output xml: table, json or csv is expected" in refused.output
 
 

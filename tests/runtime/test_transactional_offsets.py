@@ -202,6 +202,14 @@ def slowly(life: Life) -> None:
     life.runtime.seconds = lambda: float(next(times))
 
 
+async def begin_to_end(life: Life, producer_id: int) -> asyncio.Task[None]:
+    """End a transaction; return while it is being applied, which may be over before the answer comes."""
+    ended = asyncio.get_running_loop().create_task(end(life, producer_id))
+    while not life.runtime.is_finishing:
+        await asyncio.sleep(0)
+    return ended
+
+
 async def whole(life: Life) -> None:
     """Wait until the shard has applied everything."""
     while life.runtime.is_finishing:
@@ -254,9 +262,9 @@ def test_a_checkpoint_waits_for_what_is_applied() -> None:
         await life.submit(wide(7, "g", WIDE))
         await whole(life)
         slowly(life)
-        await end(life, 7)
-        assert life.runtime.is_finishing
+        ended = await begin_to_end(life, 7)
         await life.write()
+        await ended
         life.kill()
         again = await begin(life.files)
         assert again.runtime.checkpoint_position == again.runtime.position
@@ -274,14 +282,13 @@ def test_a_checkpoint_that_has_begun_waits_for_what_is_applied_since() -> None:
         await life.submit(wide(7, "g", WIDE))
         await whole(life)
         slowly(life)
-        turns, turns_before = 0, []
+        turns, turns_before, endings = 0, [], []
 
         async def execute(work: Callable[[], None]) -> None:
             work()
             turns_before.append(turns)
             if len(turns_before) == 1:
-                await end(life, 7)
-                assert life.runtime.is_finishing
+                endings.append(await begin_to_end(life, 7))
 
         async def rounds() -> None:
             nonlocal turns
@@ -292,6 +299,7 @@ def test_a_checkpoint_that_has_begun_waits_for_what_is_applied_since() -> None:
         beside = asyncio.get_running_loop().create_task(rounds())
         await life.write(execute)
         beside.cancel()
+        await endings[0]
         assert turns_before[1] - turns_before[0] >= WIDE // STEP
         life.kill()
         again = await begin(life.files)
