@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.simulation.requests import Violation
-from tests.simulation.seeds import seeds_to_try
+from tests.simulation.seeds import check_that_it_is_noticed, seeds_to_try
 from tests.simulation.shares import broken_shares as broken
 from tests.simulation.shares.world import ShareWorld
 
@@ -86,10 +86,7 @@ def test_the_simulation_notices_that(
 ) -> None:
     """A server with this fault fails within a few seeds, and without it lives the same seed."""
     seeds = seeds_to_try(FIRST_SEEDS.get(break_the_server, 1), MOST_SEEDS)
-    with pytest.MonkeyPatch.context() as patch:
-        break_the_server(patch)
-        noticing = next(seed for seed in seeds if _is_noticed(seed))
-    assert not _is_noticed(noticing), noticing
+    check_that_it_is_noticed(break_the_server, seeds, _is_noticed)
 
 
 def _is_noticed(seed: int) -> bool:

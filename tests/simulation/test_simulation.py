@@ -15,7 +15,7 @@ import pytest
 from tests.simulation import broken_pauses
 from tests.simulation import broken_servers as broken
 from tests.simulation.clock import START_MS, SimulatedTime
-from tests.simulation.seeds import seeds_to_try
+from tests.simulation.seeds import check_that_it_is_noticed, seeds_to_try
 from tests.simulation.world import World
 
 OPERATIONS = 300
@@ -341,14 +341,11 @@ FIRST_SEEDS: dict[broken.Break, int] = {
 def test_the_simulation_notices_that(break_the_server: broken.Break, circumstances: dict[str, Any]) -> None:
     """A server with this fault fails within a few seeds, and without it lives the same seed."""
 
-    def violation(seed: int) -> str | None:
+    def has_violation(seed: int) -> bool:
         return (
             World(seed, OPERATIONS, **({"stall_seconds": 0.0, "pausing": 0} | circumstances)).run().violation
+            is not None
         )
 
-    with pytest.MonkeyPatch.context() as patch:
-        break_the_server(patch)
-        noticing = next(
-            seed for seed in seeds_to_try(FIRST_SEEDS.get(break_the_server, 1), MOST_SEEDS) if violation(seed)
-        )
-    assert violation(noticing) is None, noticing
+    seeds = seeds_to_try(FIRST_SEEDS.get(break_the_server, 1), MOST_SEEDS)
+    check_that_it_is_noticed(break_the_server, seeds, has_violation)

@@ -78,7 +78,7 @@ class ToDatetime:
     timestamp: datetime | int
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a datetime without a time zone and for seconds, TypeError for no time."""
+        """Raises ValueError for a datetime without a time zone or for seconds, TypeError for another type."""
         millis(self.timestamp)
 
 

@@ -20,6 +20,7 @@ from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.segment_file import LOG_SUFFIX
+from headgate.topics.catalogue import Catalogue
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY, how_too_short, is_stray_log
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
 from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
@@ -226,11 +227,7 @@ def _of_unknown_partition(directory: DataDirectory, name: str) -> str:
     catalogue = directory.catalogue
     if catalogue is None or not catalogue.end_offset or _how_too_short(directory):
         return _NO_START_YET  # It is the catalogue that lacks something.
-    try:
-        is_refused = is_stray_log(OsFileSystem(), directory.path, catalogue, name)
-    except OSError:  # A start cannot read it either.
-        is_refused = True
-    effect = _NO_START if is_refused else "The server ignores it."
+    effect = _NO_START if _is_refused(directory, catalogue, name) else "The server ignores it."
     return f"{effect} Move it away, or restore the catalogue from a backup if the topic should exist."
 
 
@@ -267,11 +264,17 @@ def _is_in_the_way(directory: DataDirectory, name: str) -> bool:
 
 def _is_unknown_link(directory: DataDirectory, name: str) -> bool:
     """Return whether a name is that of a link to nothing that keeps a server from starting."""
-    if directory.catalogue is None or not (directory.path / name).is_symlink():
+    catalogue = directory.catalogue
+    if catalogue is None or not (directory.path / name).is_symlink():
         return False
+    return _is_refused(directory, catalogue, name)
+
+
+def _is_refused(directory: DataDirectory, catalogue: Catalogue, name: str) -> bool:
+    """Return whether a start is refused because of the log of a partition that no catalogue has."""
     try:
-        return is_stray_log(OsFileSystem(), directory.path, directory.catalogue, name)
-    except OSError:
+        return is_stray_log(OsFileSystem(), directory.path, catalogue, name)
+    except OSError:  # A start cannot read it either.
         return True
 
 

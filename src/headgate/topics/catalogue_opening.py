@@ -56,9 +56,9 @@ def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Cat
 
 
 def how_too_short(catalogue: Catalogue, least_end_offset: int) -> str | None:
-    """Return what a catalogue is that ends before the offset of the last clean stop; None if it does not.
+    """Return what is wrong with a catalogue that is shorter than at the last clean stop; None if it is not.
 
-    The server does not start with it.
+    The server does not start with such a catalogue.
     """
     if catalogue.end_offset >= least_end_offset:
         return None

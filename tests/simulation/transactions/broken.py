@@ -18,7 +18,6 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.segments import Segments
 from headgate.log.transaction_fates import TransactionFates
-from headgate.runtime.checkpoints import CheckpointWriter
 from headgate.runtime.local_log import LocalLog
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.server import transactions as markers
@@ -136,11 +135,6 @@ def the_last_marker_wins(patch: pytest.MonkeyPatch) -> None:
 
 def checkpoints_forget_pending_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingOffsets, "copy", lambda pending: [])
-
-
-def checkpoints_have_the_position_of_their_end(patch: pytest.MonkeyPatch) -> None:
-    bond = CheckpointWriter._bond
-    patch.setattr(CheckpointWriter, "_bond", lambda writer, position: bond(writer, writer._runtime.position))
 
 
 def ends_are_not_repeated(patch: pytest.MonkeyPatch) -> None:
