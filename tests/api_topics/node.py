@@ -61,6 +61,8 @@ class Aside:
 
     def __init__(self) -> None:
         self.is_held = False
+        self.is_ahead = False
+        """Whether the thread does all of its work before the loop hears of it."""
         self.count = 0
         """How often something was run here."""
         self._held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
@@ -75,8 +77,12 @@ class Aside:
     def release(self) -> None:
         """Do what is waiting."""
         held, self._held = self._held, []
+        if self.is_ahead:
+            for work, _ in held:
+                work()
         for work, on_done in held:
-            work()
+            if not self.is_ahead:
+                work()
             on_done(None)
 
 

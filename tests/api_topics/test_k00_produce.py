@@ -525,11 +525,17 @@ def _many(name: bytes, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
     return batch(*[name] * MANY, producer=producer)
 
 
+@pytest.mark.parametrize("is_ahead", [False, True])
 @pytest.mark.parametrize("acks", [ALL, 0, 1])
-def test_batches_wait_for_an_earlier_check_in_another_thread(node: OneNode, acks: int) -> None:
-    """They are appended in the order of arrival, whoever sent them; other partitions do not wait."""
+def test_batches_wait_for_an_earlier_check_in_another_thread(
+    node: OneNode, acks: int, is_ahead: bool
+) -> None:
+    """They are appended in the order of arrival, whoever sent them; other partitions do not wait.
+
+    The thread may have checked all of them before the loop hears of the first one.
+    """
     topic = node.topic("letters", 2)
-    node.aside.is_held = True
+    node.aside.is_held, node.aside.is_ahead = True, is_ahead
     calls = [
         node.send(k00_produce.API, request(records, acks=acks), 12)
         for records in (_many(b"large"), batch(b"small"), b"bad", _many(b"large too"), batch(b"last"))
