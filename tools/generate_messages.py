@@ -106,6 +106,7 @@ EXTENSION_TAG = 20001
 """Kafka numbers tags from 0 in each struct; no struct has ten."""
 
 EXTENSIONS = (
+    Extension("OffsetCommitRequest", "undone_ms", "int64", 8, EXTENSION_TAG),
     Extension("OffsetCommitRequestPartition", "expected_offset", "int64", 8, EXTENSION_TAG),
     Extension("OffsetCommitResponsePartition", "current_offset", "int64", 8, EXTENSION_TAG),
 )

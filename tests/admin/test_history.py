@@ -196,6 +196,39 @@ def test_a_second_undo_is_refused_though_the_change_moved_only_some_of_its_parti
     assert admin.committed_offsets(group) == kept
 
 
+def test_a_reset_to_the_offsets_before_the_last_commit_is_no_undo(admin: Admin, group: str) -> None:
+    """A consumer that read a topic once, and a reset to its start: the reset is what `undo` undoes."""
+    alter(admin, group, p0=0, p1=0)
+    a_moment_later()
+    alter(admin, group, p0=600, p1=500)
+    a_moment_later()
+    admin.reset_offsets(group, [FIRST, SECOND], ToEarliest())
+    planned = admin.undo(group)
+    assert planned.took_back is None
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(600), SECOND: CommittedOffset(500)}
+    (change,) = admin.offset_history(group, [FIRST], limit=1).partitions[0].changes
+    assert change.undone_at == planned.changed_at
+    a_moment_later()
+    with pytest.raises(AlreadyUndone):
+        admin.undo(group)
+
+
+def test_a_second_undo_is_refused_though_the_first_one_only_removed_offsets(admin: Admin, group: str) -> None:
+    """The group had none before; a plan that is executed later is an undo, too. A repeated change is none."""
+    alter(admin, group, p0=3)
+    planned = admin.plan_undo(group)
+    admin.execute_restore(group, planned)
+    assert admin.committed_offsets(group) == {}
+    a_moment_later()
+    with pytest.raises(AlreadyUndone):
+        admin.undo(group)
+    admin.undo(group, redo=True)
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3)}
+    a_moment_later()
+    admin.undo(group)
+    assert admin.committed_offsets(group) == {}
+
+
 def test_repeated_commits_of_the_same_offsets_are_no_undo(admin: Admin, group: str) -> None:
     """Nothing was taken back where nothing moved."""
     for _ in range(3):

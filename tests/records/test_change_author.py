@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import ChangeAuthor, MalformedRecord, decode, encode
 
 AUTHOR = ChangeAuthor(GroupId("g"), TopicName("t"), 3, 2, "adminclient-1", "/10.0.0.7")
@@ -29,10 +29,13 @@ def test_the_bytes_are_these() -> None:
     st.integers(1, 2**31 - 1),
     st.text(max_size=300),
     st.text(max_size=60),
+    st.none() | st.integers(-(2**63), 2**63 - 1).map(Millis),
 )
-def test_what_is_written_is_read(group: str, topic: str, count: int, client_id: str, host: str) -> None:
+def test_what_is_written_is_read(
+    group: str, topic: str, count: int, client_id: str, host: str, undone_at: Millis | None
+) -> None:
     """Any texts and numbers."""
-    author = ChangeAuthor(GroupId(group), TopicName(topic), count, count, client_id, host)
+    author = ChangeAuthor(GroupId(group), TopicName(topic), count, count, client_id, host, undone_at)
     assert decode(*encode(author)) == author
 
 
@@ -45,8 +48,9 @@ def test_what_is_written_is_read(group: str, topic: str, count: int, client_id: 
         b"\x00\x01" + VALUE[2:],
         struct.pack(">hii", 0, 2, 3) + VALUE[10:],
         struct.pack(">hii", 0, 3, 0) + VALUE[10:],
+        VALUE[:-1] + b"\x01\x00\x07" + bytes(7),
     ],
-    ids=["tombstone", "short", "long", "version", "more than there are", "none"],
+    ids=["tombstone", "short", "long", "version", "more than there are", "none", "short time"],
 )
 def test_what_is_no_author_is_refused(value: bytes | None) -> None:
     """With the error of malformed records."""

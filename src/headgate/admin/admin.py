@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -18,7 +17,6 @@ from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
 from headgate.admin.resets import PlansOfGroups, plan_resets
 from headgate.admin.restore import (
-    LOOKED_BACK,
     ChosenPartitions,
     OffsetAsOf,
     PlannedRestore,
@@ -28,7 +26,6 @@ from headgate.admin.restore import (
     plan_restore,
     plan_undo,
     scope_of,
-    taken_back,
     topic_ids,
 )
 from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
@@ -274,10 +271,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
         group = GroupId(group_id)
-        planned = plan_undo(group, history.last_change(self.cluster, group, scope))
-        changed = scope_of(each.partition for each in planned.partitions)
-        newest = history.list_changes(self.cluster, group, changed, None, None, LOOKED_BACK)
-        return replace(planned, took_back=taken_back(planned, newest))
+        return plan_undo(group, history.last_change(self.cluster, group, scope))
 
     def undo(self, group_id: str, partitions: ChosenPartitions = None, *, redo: bool = False) -> PlannedUndo:
         """Undo the last change and return the plan.
@@ -289,7 +283,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         planned = self.plan_undo(group_id, partitions)
         if planned.took_back is not None and not redo:
             raise AlreadyUndone(group_id, planned.changed_at, planned.took_back)
-        self.execute_restore(group_id, planned.partitions)
+        self.execute_restore(group_id, planned)
         return planned
 
     def plan_restore(
@@ -316,12 +310,17 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self.execute_restore(group_id, planned)
         return planned
 
-    def execute_restore(self, group_id: str, planned: Iterable[PlannedRestore]) -> None:
+    def execute_restore(self, group_id: str, planned: PlannedUndo | Iterable[PlannedRestore]) -> None:
         """Execute a plan as one conditional commit: it fails if an offset changed since the plan.
 
-        Raises what `alter_offsets` raises. Partitions of a topic that was deleted since the plan are refused
+        A `PlannedUndo` is recorded as an undo, unless it undoes one: a second undo is then refused. Raises
+        what `alter_offsets` raises. Partitions of a topic that was deleted since the plan are refused
         (UNKNOWN_TOPIC_ID), also if another topic has its name.
         """
+        undone_at = None
+        if isinstance(planned, PlannedUndo):
+            undone_at = planned.changed_at if planned.took_back is None else None
+            planned = planned.partitions
         plans = list(planned)
         if plans:
             self._commit(
@@ -329,6 +328,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
                 {each.partition: each.restored for each in plans},
                 {each.partition: each.committed.offset if each.committed else None for each in plans},
                 topic_ids(plans),
+                undone_at,
             )
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
@@ -453,10 +453,13 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         planned: offsets.Offsets,
         expected: offsets.Expected | None,
         ids: Mapping[TopicName, TopicId] | None = None,
+        undone_at: Millis | None = None,
     ) -> None:
         """Commit what is planned. Raises `GroupIsActive` for a group that has members since the plan."""
         try:
-            offsets.commit_offsets(self.cluster, GroupId(group_id), planned, expected, ids)
+            offsets.commit_offsets(
+                self.cluster, GroupId(group_id), planned, expected, ids, undone_at=undone_at
+            )
         except PartlyRefused as refused:
             if any(each.error is ErrorCode.UNKNOWN_MEMBER_ID for each in refused.refused.values()):
                 self._refuse_active(group_id, planned)

@@ -297,10 +297,11 @@ class AsyncAdmin:
         """Plan a restore, execute it and return the plan. Raises what these two methods raise."""
         return await self._call(self._admin.restore_offsets, group_id, time, partitions)
 
-    async def execute_restore(self, group_id: str, planned: Iterable[PlannedRestore]) -> None:
+    async def execute_restore(self, group_id: str, planned: PlannedUndo | Iterable[PlannedRestore]) -> None:
         """Execute a plan as one conditional commit: it fails if an offset changed since the plan.
 
-        Raises what `alter_offsets` raises. Partitions of a topic that was deleted since the plan are refused
+        A `PlannedUndo` is recorded as an undo, unless it undoes one: a second undo is then refused. Raises
+        what `alter_offsets` raises. Partitions of a topic that was deleted since the plan are refused
         (UNKNOWN_TOPIC_ID), also if another topic has its name.
         """
         return await self._call(self._admin.execute_restore, group_id, planned)

@@ -107,7 +107,10 @@ class NothingToReset(ClientError):
 
 
 class AlreadyUndone(ClientError):
-    """The last change of the group was itself an undo. Undoing it would repeat the change before it."""
+    """The last change of the group was itself an undo. Undoing it would repeat the change before it.
+
+    `undo` with `redo` does that.
+    """
 
     def __init__(self, group_id: str, changed_at: Millis, took_back: Millis) -> None:
         """`changed_at` is the time of the last change, `took_back` that of the change it undid, in ms."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
-from headgate.client.history import Earlier, OffsetHistory, PartitionHistory, Scope, TopicNow
+from headgate.client.history import Earlier, OffsetHistory, Scope, TopicNow
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 
@@ -102,50 +102,21 @@ def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
         raise _gone(group_id, history, [each.partition for each in history.partitions])
     planned, unknown = [], []
     for each in changed:
-        newest, *before = each.changes
+        last, *before = each.changes
         if not before and each.earlier is not Earlier.NOTHING:
             unknown.append(each.partition)
             continue
         restored = before[0].committed if before and before[0].topic_now is TopicNow.SAME else None
-        planned.append(_planned(history, each.partition, newest.committed, restored))
+        planned.append(_planned(history, each.partition, last.committed, restored))
     if unknown:
         raise HistoryUnknown(group_id, unknown)
-    changed_at = max(each.changes[0].time for each in changed)
-    return PlannedUndo(changed_at, tuple(sorted(planned, key=lambda one: one.partition)))
-
-
-LOOKED_BACK = 3
-"""How many of a partition's newest changes show whether the last change undid the one before it."""
-
-
-def taken_back(planned: PlannedUndo, history: OffsetHistory) -> Millis | None:
-    """Return the time of the change that the last change undid, in ms; None if it undid none.
-
-    `history` has the `LOOKED_BACK` newest changes of the planned partitions. The last change was an undo if
-    it restored, in every partition, the offset before the previous change; some of them may have had this
-    offset all the time, but not all. A change that only removed offsets was more likely a deletion and does
-    not count as an undo.
-    """
-    is_removal = all(each.committed is None for each in planned.partitions)
-    if is_removal or all(each.committed == each.restored for each in planned.partitions):
-        return None
-    changes = {each.partition: each for each in history.partitions}
-    times = [_time_taken_back(each, changes.get(each.partition)) for each in planned.partitions]
-    return max((time for time in times if time is not None), default=None) if None not in times else None
-
-
-def _time_taken_back(planned: PlannedRestore, history: PartitionHistory | None) -> Millis | None:
-    if history is None or len(history.changes) < 2:
-        return None
-    newest, before, *earlier = history.changes[:LOOKED_BACK]
-    if newest.topic_now is not TopicNow.SAME or before.topic_now is not TopicNow.SAME:
-        return None
-    if not earlier and history.earlier is not Earlier.NOTHING:
-        return None
-    # An offset of a topic that was deleted since is restored as no offset.
-    first = earlier[0].committed if earlier and earlier[0].topic_now is TopicNow.SAME else None
-    is_as_planned = (newest.committed, before.committed) == (planned.committed, planned.restored)
-    return before.time if is_as_planned and newest.committed == first else None
+    newest = [each.changes[0] for each in changed]
+    undone = [change.undone_at for change in newest]
+    return PlannedUndo(
+        max(change.time for change in newest),
+        tuple(sorted(planned, key=lambda one: one.partition)),
+        max((time for time in undone if time is not None), default=None) if None not in undone else None,
+    )
 
 
 def plan_restore(

@@ -11,6 +11,7 @@ from typing import Final
 
 from headgate.api.contract import Call
 from headgate.core.offsets.authors import Author
+from headgate.domain.ids import Millis
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
 
 ADMIN_CLIENTS: Final = ("adminclient", "headgate")
@@ -27,5 +28,6 @@ def author_of_commit(call: Call, request: OffsetCommitRequest, *, has_conditions
     if request.generation_id_or_member_epoch >= 0:
         return None
     if has_conditions or (call.client_id or "").startswith(ADMIN_CLIENTS):
-        return author_of(call)
+        undone_ms = request.undone_ms if has_conditions else None
+        return author_of(call)._replace(undone_at=None if undone_ms is None else Millis(undone_ms))
     return None

@@ -141,7 +141,11 @@ def _entry(entry: HistoryEntry) -> DescribeOffsetHistoryResponseEntry:
         "log_offset": entry.log_offset,
     }
     if entry.author is not None:
-        place |= {"client_id": entry.author.client_id, "client_host": entry.author.client_host}
+        place |= {
+            "client_id": entry.author.client_id,
+            "client_host": entry.author.client_host,
+            "undone_ms": entry.author.undone_at,
+        }
     commit = entry.commit
     if commit is None:
         return DescribeOffsetHistoryResponseEntry(kind=Kind.REMOVAL, **place)

@@ -74,6 +74,8 @@ class OffsetChange:
     topic_now: TopicNow = TopicNow.SAME
     author: ChangeAuthor | None = None
     """Who made an administrative change (a reset, an undo, a deletion), if that is known."""
+    undone_at: Millis | None = None
+    """If the change was an undo: the time of the change that it undid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,4 +186,5 @@ def _change(
         entry.log_offset,
         topic_now,
         author,
+        None if entry.undone_ms is None else Millis(entry.undone_ms),
     )

@@ -25,7 +25,7 @@ from headgate.client.errors import (
 from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
-from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -192,6 +192,8 @@ def commit_offsets(
     expected: Expected | None = None,
     topic_ids: Mapping[TopicName, TopicId] | None = None,
     committer: Committer = NO_MEMBER,
+    *,
+    undone_at: Millis | None = None,
 ) -> None:
     """Commit offsets of a group without members, or as the member `committer`.
 
@@ -203,6 +205,8 @@ def commit_offsets(
     `expected`, otherwise none. An offset of None is then removed. Raises also `OffsetsMoved` if current
     offsets differ, `OutcomeUnknown` if the response is lost, and `VersionNotSupported` if the cluster has no
     conditional commits.
+
+    `undone_at` records a conditional commit as the undo of the change at that time, in ms.
 
     With `topic_ids` of all topics, topics are identified by id. Partitions of deleted topics are then refused
     (UNKNOWN_TOPIC_ID), even if another topic has the name. A cluster that does not support ids gets names.
@@ -232,6 +236,7 @@ def commit_offsets(
         generation_id_or_member_epoch=committer.epoch,
         group_instance_id=committer.instance_id,
         topics=topics,
+        undone_ms=undone_at,
     )
 
     def attempt() -> None:

@@ -171,18 +171,20 @@ def meaning_of(record: Record) -> Json:
             }
         case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
             return paused_record(decoded)
-        case ChangeAuthor(group_id, topic, _, count, client_id, client_host):
+        case ChangeAuthor(group_id, topic, _, count, client_id, client_host, undone_at):
+            undid = "" if undone_at is None else f", which undid the change at {time_text(undone_at)}"
             return {
                 "kind": "change-author",
                 "words": (
                     f"{quoted(client_id)} at {client_host} changed {counted(count, 'offset')} of group "
-                    f"{quoted(group_id)} in topic {quoted(topic)}"
+                    f"{quoted(group_id)} in topic {quoted(topic)}{undid}"
                 ),
                 "group": group_id,
                 "topic": topic,
                 "client_id": client_id,
                 "client_host": client_host,
                 "count": count,
+                "undone_at": undone_at,
             }
         case UnknownRecord(key_type, _, value):
             what = "a tombstone" if value is None else "a record"

@@ -61,6 +61,8 @@ class ChangeAuthor:
     """How many there are from there on."""
     client_id: str
     client_host: str
+    undone_at: Millis | None = None
+    """If the change was an undo: the time of the change that it undid."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,6 +20,7 @@ from headgate.admin import (
     OutcomeUnknown,
     PartlyRefused,
     PlannedRestore,
+    PlannedUndo,
     RequestRefused,
     TopicGone,
     TopicNow,
@@ -232,7 +233,7 @@ def undo(admin: Admin, options: Options) -> int:
     """Show the undo of each group's last change; with --execute, do it. Return 1 if a group was refused."""
     places = _places(options)
 
-    def plan(group_id: str) -> Sequence[PlannedRestore]:
+    def plan(group_id: str) -> PlannedUndo:
         planned = admin.plan_undo(group_id, places)
         say(f"group {group_id}: the last change was at {_moment(planned.changed_at)}")
         if planned.took_back is not None and not options.redo:
@@ -240,7 +241,7 @@ def undo(admin: Admin, options: Options) -> int:
             if options.execute:
                 raise already
             say(in_words(already))
-        return planned.partitions
+        return planned
 
     return _restore(admin, options, plan)
 
@@ -253,7 +254,9 @@ def restore_offsets(admin: Admin, options: Options) -> int:
     return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, as_datetime(asked), places))
 
 
-def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
+def _restore(
+    admin: Admin, options: Options, plan: Callable[[str], PlannedUndo | Sequence[PlannedRestore]]
+) -> int:
     rows: list[Row] = []
     is_refused = False
     group_ids = asked_groups(admin, options)
@@ -267,6 +270,7 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
                 planned = plan(group_id)
                 if options.execute:
                     admin.execute_restore(group_id, planned)
+                partitions = planned.partitions if isinstance(planned, PlannedUndo) else planned
             except NothingToReset:
                 say(_nothing_known(admin, options, group_id))
                 is_refused = True
@@ -275,12 +279,12 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
                 say(of_group_in_words(group_id, error))
                 is_refused = True
                 continue
-            if not planned and _is_known(admin, group_id, _places(options)):
+            if not partitions and _is_known(admin, group_id, _places(options)):
                 say(f"group {group_id}: all offsets are already as they were then")
-            elif not planned:
+            elif not partitions:
                 say(_nothing_known(admin, options, group_id))
                 is_refused = True
-            rows += [_plan_row(group_id, each) for each in planned]
+            rows += [_plan_row(group_id, each) for each in partitions]
     print_plan(rows, _PLAN, options)
     return 1 if is_refused else 0
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import Change, ChangeAuthor, ColumnBatch, OffsetBatch, OffsetCommit, OffsetTombstone
 from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows
@@ -22,6 +22,8 @@ class Author(NamedTuple):
     client_id: str
     client_host: str
     """Its address as group descriptions show it: a slash, then the address."""
+    undone_at: Millis | None = None
+    """If it asks for an undo: the time of the change that is undone."""
 
 
 def authors_of(group_id: GroupId, changes: Sequence[Change], author: Author | None) -> Sequence[ChangeAuthor]:
@@ -40,7 +42,9 @@ def authors_of(group_id: GroupId, changes: Sequence[Change], author: Author | No
     client_id = author.client_id[:LONGEST_CLIENT_ID]
     for number, (topic, count) in enumerate(runs):
         back = total - before + number
-        records.append(ChangeAuthor(group_id, topic, back, count, client_id, author.client_host))
+        records.append(
+            ChangeAuthor(group_id, topic, back, count, client_id, author.client_host, author.undone_at)
+        )
         before += count
     return records
 

@@ -87,7 +87,8 @@ class DescribeOffsetHistoryResponseEntry(Struct):
 
     `kind` 0 is a commit, 1 is a removal, which has no offset. `time_ms` is the commit timestamp or the time
     of the removal. `written_ms` is the same for all changes of one request. `client_id` and `client_host`
-    tell who made an administrative change; null for other changes, or if that is not known.
+    tell who made an administrative change; null for other changes, or if that is not known. `undone_ms` is
+    set if the change was an undo: the time of the change that it undid.
     """
 
     kind: Annotated[int, "int8"] = 0
@@ -99,6 +100,7 @@ class DescribeOffsetHistoryResponseEntry(Struct):
     log_offset: Annotated[int, "int64"] = -1
     client_id: Annotated[str | None, "string 1+ null"] = None
     client_host: Annotated[str | None, "string 1+ null"] = None
+    undone_ms: Annotated[int | None, "int64 0+ tag 0"] = None
 
 
 class EncodedOffsetHistory(Response):

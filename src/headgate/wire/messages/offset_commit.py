@@ -23,6 +23,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     retention_time_ms: Annotated[int, "int64 2-4"] = -1
     group_instance_id: Annotated[str | None, "string 7+ null"] = None
     topics: Annotated[list[OffsetCommitRequestTopic], "[]struct"] = EMPTY
+    undone_ms: Annotated[int | None, "int64 8+ tag 20001"] = None
 
 
 class OffsetCommitRequestTopic(Struct):
