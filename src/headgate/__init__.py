@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from headgate.broker import Broker, BrokerFailed, run
 else:
 
+    def __dir__() -> list[str]:
+        """Return also what is imported when it is used, for completion."""
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name: str) -> object:
         """Import the broker when it is used: Ctrl-C while a command starts would be a traceback otherwise."""
         if name not in __all__:

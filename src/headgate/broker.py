@@ -38,7 +38,10 @@ class BrokerFailed(RuntimeError):
 
 
 class Broker:
-    """A running server, with its address and data directory; stop, kill and restart it here."""
+    """A running server, with its address and data directory; stop, kill and restart it here.
+
+    `data_dir` is its data directory, `log_path` the file with its log, `host` and `port` its address.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,11 @@ class Broker:
         self._log_level = log_level
         self._process: subprocess.Popen[str] | None = None
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
+
+    def __repr__(self) -> str:
+        """Return the address, the process and the directory."""
+        state = f"pid {self.pid}" if self.pid is not None else "down"
+        return f"<Broker at {self.bootstrap_servers}, {state}, data in {self.data_dir}>"
 
     @property
     def bootstrap_servers(self) -> str:

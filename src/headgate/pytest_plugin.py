@@ -29,6 +29,9 @@ from headgate.broker import START_TIMEOUT_S, Broker, BrokerFailed, run, setting_
 MOST_LINES = 200
 """Lines of a broker's log in the report of a failing test: the last ones."""
 
+_OF_MARKERS = frozenset({"headgate_module_broker", "headgate_class_broker", "headgate_test_broker"})
+"""The fixtures whose brokers have the settings of markers."""
+
 _RUNNING = pytest.StashKey[dict[str, Broker]]()
 """The brokers that run now, by the name of their fixture."""
 _LOGGED = pytest.StashKey[dict[str, int]]()
@@ -134,6 +137,28 @@ def _texts(settings: object) -> dict[str, str]:
     return {str(name): setting_text(value) for name, value in settings.items()}
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warn of the marker of a module none of whose chosen tests has a broker that the marker changes.
+
+    It does not fail a test: others of the module, which were not chosen, may have one.
+    """
+    modules: dict[pytest.Module, list[pytest.Item]] = {}
+    for item in items:
+        module = item.getparent(pytest.Module)
+        if module is not None and _is_marked(module):
+            modules.setdefault(module, []).append(item)
+    for module, chosen in modules.items():
+        names = {name for item in chosen for name in getattr(item, "fixturenames", ())}
+        if "headgate_broker" in names and not names & _OF_MARKERS:
+            module.warn(
+                pytest.PytestWarning(
+                    "pytestmark = pytest.mark.headgate(...) has no effect on headgate_broker, which all "
+                    "modules share: use headgate_module_broker, or parametrize headgate_broker"
+                )
+            )
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Refuse a marker that would have no effect, and note where the logs end."""
     names = set(getattr(item, "fixturenames", ()))
@@ -201,5 +226,5 @@ def _told(broker: Broker, start: int) -> str:
         lines = [f"(its log cannot be read: {problem})"]
     left_out = [f"({len(lines) - MOST_LINES} lines before)"] if len(lines) > MOST_LINES else []
     shown = [*left_out, *lines[-MOST_LINES:]] or ["(it logged nothing during this test)"]
-    ended = broker.why_ended()
+    ended = broker.why_ended() or ("the server is down: a test stopped it" if broker.pid is None else None)
     return "\n".join([*shown, *([ended] if ended else [])])

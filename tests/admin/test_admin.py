@@ -238,6 +238,8 @@ def test_groups_are_listed_by_state_and_type(admin: Admin, group: str, member: C
     assert group in [each.group_id for each in admin.list_groups(states=["stable"])]
     assert group not in [each.group_id for each in admin.list_groups(states=["Empty"])]
     assert "only-offsets" in [each.group_id for each in admin.list_groups(["Empty"], ["classic"])]
+    with pytest.raises(ValueError, match=r"states are Empty, Stable, .*, not 'Stabel'"):
+        admin.list_groups(["Stabel"])
     of_consumers = admin.list_groups(types=["consumer"])  # other tests may have left some
     assert {each.group_type for each in of_consumers} <= {"Consumer"}
     assert not {group, "only-offsets"} & {each.group_id for each in of_consumers}

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from headgate.admin import (
+    AlreadyUndone,
+    ClientError,
+    NoNodeReachable,
+    OffsetsMoved,
+    PartlyRefused,
+    RequestRefused,
+)
 from headgate.admin.errors import NotReleased, moment
 from headgate.client.pauses import PausedPartition, PauseState
-from headgate.domain.ids import Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -45,3 +55,27 @@ def test_partitions_that_no_member_holds_are_told_with_the_reason() -> None:
         "group g: not released after 1 s: t-1; no member has records of t-1, but dead letters"
     )
     assert "owned by ann; no member has records of t-1" in str(NotReleased("g", [held, unowned], 1))
+
+
+_FIRST = TopicPartition(TopicName("t"), 0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoNodeReachable("no connection to 127.0.0.1:1: Connection refused"),
+        RequestRefused("topic t", 3, "There is none."),
+        PartlyRefused({_FIRST: RequestRefused("offset in t-0", 3)}),
+        OffsetsMoved(GroupId("g"), {_FIRST: 5}, {_FIRST: 4}),
+        NotReleased("g", [], 1.5),
+        AlreadyUndone("g", Millis(2), Millis(1)),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_get_out_of_another_process(error: ClientError) -> None:
+    """With message, attributes and notes: a pool of processes pickles what its workers raise."""
+    error.add_note("while resetting")
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert repr(vars(found)) == repr(vars(error))

@@ -74,6 +74,14 @@ def test_an_offset_that_was_moved_into_the_log_is_reported() -> None:
     assert (second.offset, second.asked_for, second.committed) == (5, 5, None)
 
 
+def test_what_no_partition_can_be_reset_to_is_refused() -> None:
+    """A duration into the future, which would be the end of each log; a list without the partition."""
+    with pytest.raises(ValueError, match="duration_ms must be 0 or more, not -1"):
+        ByDuration(-1)
+    with pytest.raises(NothingToReset, match="ToOffsets has no offset for flights-1"):
+        plan(ToOffsets({A: 5}), [A, B], COMMITTED, offsets_at, NOW)
+
+
 def test_a_shift_needs_a_committed_offset() -> None:
     """A shift moves the committed offset forward or back. A partition without one is named in the error."""
     assert [each.offset for each in plan(ShiftBy(-3), [A], COMMITTED, offsets_at, NOW)] == [47]

@@ -104,6 +104,23 @@ def test_a_marker_without_effect_is_refused(tmp_path: Path) -> None:
     assert "@pytest.mark.headgate on a test has an effect on headgate_test_broker only" in done.stdout
 
 
+@pytest.mark.parametrize("other", ["", ", headgate_test_broker"])
+def test_a_marker_of_a_module_without_effect_is_a_warning(tmp_path: Path, other: str) -> None:
+    """Only if none of its tests has a broker that the marker changes."""
+    source = f"""
+        pytestmark = pytest.mark.headgate({{"num.partitions": "2"}})
+
+        def test_it(headgate_broker{other}):
+            pass
+
+        def test_without_a_broker():
+            pass
+    """
+    done = run_pytest(tmp_path, source)
+    assert "2 passed" in done.stdout, done.stdout
+    assert ("pytest.mark.headgate(...) has no effect on headgate_broker" in done.stdout) == (not other)
+
+
 def test_the_marker_of_a_class_is_for_the_broker_of_the_class(tmp_path: Path) -> None:
     """All its tests share one broker with these settings; with a broker that others share, it is refused."""
     source = """
@@ -240,6 +257,20 @@ def test_a_broker_that_was_killed_is_told(tmp_path: Path) -> None:
     """
     done = run_pytest(tmp_path, source)
     assert "the server was ended by SIGKILL; the kernel does that if memory runs out" in done.stdout
+
+
+def test_a_shared_broker_that_an_earlier_test_stopped_is_told(tmp_path: Path) -> None:
+    """The failing test is another one."""
+    source = """
+        def test_stops(headgate_broker):
+            headgate_broker.stop()
+
+        def test_fails(headgate_broker):
+            raise ConnectionError("refused")
+    """
+    done = run_pytest(tmp_path, source)
+    assert "the server is down: a test stopped it" in done.stdout
+    assert "<Broker at 127.0.0.1:" in done.stdout and ", down, data in " in done.stdout
 
 
 def test_workers_of_xdist_have_brokers_of_their_own(tmp_path: Path) -> None:

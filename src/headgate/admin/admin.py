@@ -8,7 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import bootstrap, past_millis, refuse_impossible, seconds, secured, text
+from headgate.admin.arguments import among, bootstrap, past_millis, refuse_impossible, seconds, secured, text
 from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
@@ -91,8 +91,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         """Return all groups, sorted by id, or those with one of the states and one of the types.
 
         States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
+        Raises ValueError for others.
         """
-        return groups.list_groups(self.cluster, states, types)
+        chosen = among("states", states, groups.STATES), among("types", types, groups.TYPES)
+        return groups.list_groups(self.cluster, *chosen)
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | None]:
         """Return the groups with their members and assignments; None for a group that does not exist."""
@@ -183,6 +185,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     ) -> list[PlannedOffset]:
         """Plan a reset, without changes.
 
+        The execution creates a group that does not exist; `describe_group` returns None for such a one.
         Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
         wanted = list(dict.fromkeys(partitions))
@@ -247,7 +250,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Times are datetimes with a time zone, or in ms since the epoch.
 
         `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
-        history. Raises `VersionNotSupported` if the cluster keeps no history.
+        history. A group of which nothing is known has none, without an error. Raises `VersionNotSupported` if
+        the cluster keeps no history.
         """
         scope = scope_of(partitions)
         first, last = (None if time is None else past_millis(time) for time in (since, until))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from headgate.client.offsets import CommittedOffset
@@ -61,6 +61,17 @@ def whole(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {value!r}")
     return value
+
+
+def among(name: str, given: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return names, in any case. Raises ValueError for one that is not known, TypeError for a single text."""
+    if isinstance(given, str):
+        raise TypeError(f"{name} are given as a list: [{given!r}]")
+    found = list(given)
+    lower = {each.lower() for each in known}
+    if unknown := [each for each in found if each.lower() not in lower]:
+        raise ValueError(f"{name} are {', '.join(known)}, not {unknown[0]!r}")
+    return found
 
 
 def past_millis(time: datetime | int) -> Millis:

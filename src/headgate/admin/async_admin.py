@@ -133,6 +133,7 @@ class AsyncAdmin:
         """Return all groups, sorted by id, or those with one of the states and one of the types.
 
         States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
+        Raises ValueError for others.
         """
         return await self._call(self._admin.list_groups, states, types)
 
@@ -205,6 +206,7 @@ class AsyncAdmin:
     ) -> list[PlannedOffset]:
         """Plan a reset, without changes.
 
+        The execution creates a group that does not exist; `describe_group` returns None for such a one.
         Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
         return await self._call(self._admin.plan_reset, group_id, partitions, target)
@@ -248,7 +250,8 @@ class AsyncAdmin:
         Times are datetimes with a time zone, or in ms since the epoch.
 
         `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
-        history. Raises `VersionNotSupported` if the cluster keeps no history.
+        history. A group of which nothing is known has none, without an error. Raises `VersionNotSupported` if
+        the cluster keeps no history.
         """
         return await self._call(
             self._admin.offset_history, group_id, partitions, since=since, until=until, limit=limit

@@ -89,8 +89,11 @@ class ByDuration:
     duration_ms: int
 
     def __post_init__(self) -> None:
-        """Raises TypeError for anything but an int."""
-        whole("duration_ms", self.duration_ms)
+        """Raises TypeError for anything but an int, ValueError for a negative one."""
+        if whole("duration_ms", self.duration_ms) < 0:  # a time to come: the end of every log
+            raise ValueError(
+                f"duration_ms must be 0 or more, not {self.duration_ms}: it is counted back from now"
+            )
 
 
 Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToOffsets | ShiftBy | ToDatetime | ByDuration
@@ -212,12 +215,14 @@ def _offsets(
         case ToOffset(offset):
             return [offset] * len(wanted)
         case ToOffsets(offsets):
+            if missing := [str(partition) for partition in wanted if partition not in offsets]:
+                raise NothingToReset(f"ToOffsets has no offset for {', '.join(missing)}")
             return _in_order(offsets, wanted)
         case ShiftBy(count):
             return [offset + count for offset in _from_committed(wanted, committed)]
         case ToCurrent():
-            missing = [partition for partition in wanted if partition not in committed]
-            ends = offsets_at(LATEST) if missing else {}
+            has_all = all(partition in committed for partition in wanted)
+            ends = {} if has_all else offsets_at(LATEST)
             return [
                 committed[partition].offset if partition in committed else ends[partition]
                 for partition in wanted

@@ -40,7 +40,15 @@ UNKNOWN_TOPIC_OR_PARTITION is not among them, so that a misspelt name is reporte
 
 
 class ClientError(Exception):
-    """Base class of the client's errors."""
+    """Base class of the client's errors. They can be pickled, as results of other processes are."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the message and the attributes: exceptions are made of their arguments otherwise."""
+        return _unpickled, (type(self), *self.args), self.__dict__
+
+
+def _unpickled(kind: type[ClientError], *args: object) -> ClientError:
+    return kind.__new__(kind, *args)
 
 
 class ConnectionFailed(ClientError):

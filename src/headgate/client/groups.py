@@ -27,6 +27,13 @@ CONSUMER = "Consumer"
 AWAY_EPOCH = -2
 """The epoch of a static member that left temporarily."""
 
+STATES = (
+    *("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"),
+    *("Dead", "Unknown"),
+)
+TYPES = ("Classic", "Consumer", "Share", "Streams")
+"""Kafka's names, by which groups are listed."""
+
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
 _DEAD = "Dead"
