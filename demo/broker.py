@@ -14,6 +14,7 @@ from demo.story import DemoFailed
 
 READY_TIMEOUT_S = 20.0
 _SETTINGS = (
+    "group.consumer.min.heartbeat.interval.ms=500",
     "group.consumer.heartbeat.interval.ms=500",
     "group.share.min.heartbeat.interval.ms=500",
     "group.share.heartbeat.interval.ms=500",

@@ -48,7 +48,9 @@ SETTINGS = {
 QUICK_GROUPS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.assignment.interval.ms": "100",
 }
 

@@ -32,6 +32,7 @@ SETTINGS = {
     # Or members who miss their topic would create another.
     "auto.create.topics.enable": "false",
     "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.assignment.interval.ms": "100",
 }
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from tests.consumers import reading
 from tests.waiting import wait_until
 
-from headgate.admin import Admin, TopicPartition
+from headgate.admin import Admin, PartlyRefused, TopicPartition
 from headgate.broker import Broker, run
 
 pytestmark = pytest.mark.timeout(120)
@@ -84,6 +84,22 @@ def test_deleted_records_are_told_with_the_reason(tmp_path: Path) -> None:
         "retention_ms": "60000",
         "retention_bytes": "-1",
     }
+
+
+def test_deletions_are_told_with_the_client(tmp_path: Path) -> None:
+    """Of topics and groups; the removal itself has a line without it. What was not deleted has none."""
+    with run(data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders")
+        admin.alter_offsets("billing", {TopicPartition("orders", 0): 0})
+        admin.delete_groups(["billing"])
+        admin.delete_topics(["orders"])
+        with pytest.raises(PartlyRefused):
+            admin.delete_groups(["billing"])
+        found = told(broker, "deletion requested")
+    assert [{**line, "client": ""} for line in found] == [
+        {"group": "billing", "client": "", "host": "/127.0.0.1"},
+        {"topic": "orders", "client": "", "host": "/127.0.0.1"},
+    ]
 
 
 def test_pauses_are_told_with_who_and_why(tmp_path: Path) -> None:

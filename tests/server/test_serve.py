@@ -105,6 +105,42 @@ def test_all_problems_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
     assert not data_dir.exists()
 
 
+def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    """As by Kafka. Seconds for ms would remove each member between two heartbeats."""
+    data_dir = tmp_path / "data"
+    given = (
+        "group.consumer.session.timeout.ms=45",
+        "group.share.min.heartbeat.interval.ms=20000",
+        "group.share.delivery.count.limit=9",
+        "group.share.max.delivery.count.limit=8",
+    )
+    options = [part for one in given for part in ("--set", one)]
+    finished = headgate("serve", "--data-dir", str(data_dir), *options)
+    assert finished.returncode == 2
+    assert finished.stderr.splitlines() == [
+        "headgate: group.consumer.session.timeout.ms=45 is less than "
+        "group.consumer.min.session.timeout.ms=45000: set that, too",
+        "headgate: group.share.min.heartbeat.interval.ms=20000 is more than "
+        "group.share.max.heartbeat.interval.ms=15000",
+        "headgate: group.share.delivery.count.limit=9 is more than "
+        "group.share.max.delivery.count.limit=8: set that, too",
+        "headgate: group.consumer.session.timeout.ms=45 is not more than "
+        "group.consumer.heartbeat.interval.ms=5000: members would be removed between two heartbeats",
+    ]
+    assert not data_dir.exists()
+
+
+def test_a_directory_of_kafka_is_called_that(tmp_path: Path) -> None:
+    """Who moves from Kafka may start the server on it; the message names the import."""
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "__cluster_metadata-0" / "00000000000000000000.log").write_bytes(b"")
+    finished = headgate("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert finished.returncode == 1
+    assert "this is a directory of Apache Kafka. Nothing was changed. `headgate import" in finished.stderr
+    checked = headgate("log", "verify", str(tmp_path))
+    assert "this is a directory of Apache Kafka" in checked.stdout
+
+
 def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
     """Two processes never write the same logs: the second reports that the directory is in use, and exits."""
     with run(data_dir=tmp_path / "data"):
@@ -200,6 +236,17 @@ def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -
     finished = headgate("serve", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
     assert finished.returncode == 1
     assert f"{tmp_path / 'file'} is a file; a directory is expected with --data-dir" in finished.stderr
+
+
+def test_a_link_whose_disk_is_not_mounted_is_told_as_that(tmp_path: Path) -> None:
+    """The directory is where the link leads to, and nothing is made there."""
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "data")
+    finished = headgate("serve", "--data-dir", str(tmp_path / "link"), "--listen", "127.0.0.1:0")
+    assert finished.returncode == 1
+    assert (
+        f"link is a link to {tmp_path / 'disk' / 'data'}, which does not exist: is its disk"
+        in finished.stderr
+    )
 
 
 def test_settings_that_are_no_text_are_refused_by_the_name_of_the_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Log lines of what administrators change by requests: each has the client that asked.
 
-Changes of topics and groups are logged where they are made (`server.topic_log`, `server.event_log`).
+Topics and groups that come and go are logged where that happens (`server.topic_log`, `server.event_log`),
+without the client: a deletion has a line here, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ _DEFAULT = "default"
 def log_change(call: Call, event: str, fields: Mapping[str, object]) -> None:
     """Log a change that a request made."""
     logger.info(event, extra={**fields, "client": call.client_id, "host": call.client_host})
+
+
+def log_deletion(call: Call, kind: str, name: str) -> None:
+    """Log who deleted a topic or a group."""
+    log_change(call, "deletion requested", {kind: name})
 
 
 def in_words(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
+from headgate.api.administration import log_deletion
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import gather
 from headgate.api.needs import topic_need, topic_needs
@@ -120,6 +121,8 @@ def _delete(node: Node, call: Call, state: DeleteTopicState, target: Topic | Ref
     if outcome is not None:
         result.error_code = outcome.error
         result.error_message = outcome.message
+    elif isinstance(target, Topic):
+        log_deletion(call, "topic", target.name)
     return result
 
 

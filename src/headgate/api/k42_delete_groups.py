@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headgate.api.administration import log_deletion
 from headgate.api.authors import author_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_groups
 from headgate.api.registration import Api
 from headgate.api.share_initialization import ask_groups, delete_states
 from headgate.core.commands import DeleteGroup
-from headgate.core.offsets.authors import Author
 from headgate.core.share.membership.commands import DeleteShareOffsets, StateRemoval
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -29,10 +29,11 @@ from headgate.wire.messages.delete_groups import (
 def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
     """Answer with an error code for each group."""
     group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups_names)]
-    call.answer_in_steps(_deleted(node, group_ids, author_of(call)))
+    call.answer_in_steps(_deleted(node, call, group_ids))
 
 
-def _deleted(node: Node, group_ids: Sequence[GroupId], author: Author) -> RequestSteps[DeleteGroupsResponse]:
+def _deleted(node: Node, call: Call, group_ids: Sequence[GroupId]) -> RequestSteps[DeleteGroupsResponse]:
+    author = author_of(call)
     errors = yield from _errors_of_states(node, group_ids)
     left = [group_id for group_id in group_ids if not errors.get(group_id)]
     results = yield from ask_groups(node, [(group_id, DeleteGroup(group_id, author)) for group_id in left])
@@ -40,6 +41,8 @@ def _deleted(node: Node, group_ids: Sequence[GroupId], author: Author) -> Reques
     response = DeleteGroupsResponse()
     for group_id in group_ids:
         yield None
+        if not errors[group_id]:
+            log_deletion(call, "group", group_id)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=errors[group_id]))
     return response
 

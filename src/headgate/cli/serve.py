@@ -15,7 +15,7 @@ import typer
 from headgate import __version__
 from headgate.cli.option_classes import directory
 from headgate.compiled import is_compiled
-from headgate.domain.settings import BROKER_SETTINGS, InvalidSetting, Settings, find
+from headgate.domain.settings import BROKER_SETTINGS, InvalidSetting, Settings, contradictions, find
 
 ADDRESS_HELP = "HOST:PORT; port 0 means any free port."
 
@@ -197,7 +197,10 @@ def _settings(file: Path | None, pairs: list[str]) -> Settings:
     ]
     if problems:
         raise InvalidSettings(problems)
-    return Settings(from_file | from_options)
+    settings = Settings(from_file | from_options)
+    if problems := contradictions(settings):
+        raise InvalidSettings(problems)
+    return settings
 
 
 def _problems(given: dict[str, str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "Layer",
     "Setting",
     "Settings",
+    "contradictions",
     "find",
 ]
 
@@ -114,6 +115,35 @@ class Settings(Mapping[str, Any]):
         if name in overrides:
             return setting.parse(overrides[name])
         return self._in_force[setting.broker_name] if setting.broker_name else setting.default
+
+
+_IN_BOUNDS = {
+    name: (lowest, lowest.replace(".min.", ".max.", 1))
+    for lowest in BROKER_SETTINGS
+    if (name := lowest.replace(".min.", ".", 1)) != lowest and name in BROKER_SETTINGS
+}
+"""Settings whose value lies between those of two others: the names of these."""
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Return what does not fit together, one text each. Kafka does not start with it, either."""
+    found = []
+    for name, (lowest, highest) in _IN_BOUNDS.items():
+        value, low, high = settings[name], settings[lowest], settings[highest]
+        if low > high:
+            found.append(f"{lowest}={low} is more than {highest}={high}")
+        elif value < low:
+            found.append(f"{name}={value} is less than {lowest}={low}: set that, too")
+        elif value > high:
+            found.append(f"{name}={value} is more than {highest}={high}: set that, too")
+    for kind in ("consumer", "share"):
+        session, heartbeat = f"group.{kind}.session.timeout.ms", f"group.{kind}.heartbeat.interval.ms"
+        if settings[session] <= settings[heartbeat]:
+            found.append(
+                f"{session}={settings[session]} is not more than {heartbeat}={settings[heartbeat]}: members "
+                "would be removed between two heartbeats"
+            )
+    return found
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:

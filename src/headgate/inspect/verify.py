@@ -21,7 +21,12 @@ from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics.catalogue import Catalogue
-from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY, how_too_short, is_stray_log
+from headgate.topics.catalogue_opening import (
+    CATALOGUE_DIRECTORY,
+    KAFKA_METADATA_DIRECTORY,
+    how_too_short,
+    is_stray_log,
+)
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
 from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
 
@@ -135,6 +140,13 @@ def _check_catalogue(
     directory: DataDirectory, findings: Findings, on_progress: Callable[[int], None]
 ) -> None:
     path = directory.path / CATALOGUE_DIRECTORY
+    if not path.is_dir() and (directory.path / KAFKA_METADATA_DIRECTORY).is_dir():
+        findings.error(
+            KAFKA_METADATA_DIRECTORY,
+            "this is a directory of Apache Kafka",
+            f"{_NO_START} `headgate import --from-kafka-log {directory.path} --data-dir NEW` takes it over.",
+        )
+        return
     if not path.is_dir():
         findings.error(
             CATALOGUE_DIRECTORY,

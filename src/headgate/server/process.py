@@ -67,7 +67,7 @@ def run_server(options: ServeOptions) -> None:
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise OSError(f"{options.data_dir} is a file; a directory is expected with --data-dir") from None
+        raise OSError(_not_a_directory(options.data_dir)) from None
     filesystem = OsFileSystem()
     filesystem.sync_directory(options.data_dir.absolute().parent)
     try:
@@ -83,6 +83,12 @@ def run_server(options: ServeOptions) -> None:
         raise OSError(f"{options.data_dir}: {problem}") from None
     finally:
         lock.release()
+
+
+def _not_a_directory(path: Path) -> str:
+    if path.is_symlink() and not path.exists():
+        return f"{path} is a link to {path.readlink()}, which does not exist: is its disk mounted?"
+    return f"{path} is a file; a directory is expected with --data-dir"
 
 
 _ADVICE = {

@@ -18,6 +18,8 @@ from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt
 logger = logging.getLogger(__name__)
 
 CATALOGUE_DIRECTORY = "catalogue"
+KAFKA_METADATA_DIRECTORY = "__cluster_metadata-0"
+"""Where Kafka has its own catalogue."""
 PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
 
 
@@ -29,6 +31,11 @@ def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Cat
     directory = data_dir / CATALOGUE_DIRECTORY
     names = fs.listdir(data_dir)
     if CATALOGUE_DIRECTORY not in names:
+        if KAFKA_METADATA_DIRECTORY in names:
+            raise CatalogueCorrupt(
+                "this is a directory of Apache Kafka. Nothing was changed. `headgate import --from-kafka-log "
+                f"{data_dir} --data-dir NEW` takes it over"
+            )
         partitions = sorted(name for name in names if _holds_log(fs, data_dir, name))
         if partitions or least_end_offset:
             found = f"{partitions[0]} is there" if partitions else "there was one when the server stopped"
