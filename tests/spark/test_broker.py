@@ -66,6 +66,16 @@ def test_fetched_records_are_those_in_the_segment_files(running: headgate.Broker
     assert {row["headers"][0]["value"].decode() for row in rows} == set(CODECS)
 
 
+def test_a_topic_without_files_is_empty_in_a_directory_too(running: headgate.Broker) -> None:
+    """The catalogue has it: nobody used transactions, and a topic was created only."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    admin.create_topics([NewTopic("unused", 2, 1)])["unused"].result(10)
+    for topic in ("__transaction_state", "unused"):
+        assert read(running, topic=topic) == rows_of(RECORDS_VIEW, running.data_dir, topic) == []
+    with pytest.raises(MissingData, match=r"nothing of topic 'unsed' in .* \(topics there: .*, unused\)"):
+        rows_of(RECORDS_VIEW, running.data_dir, "unsed")
+
+
 def test_small_answers_and_many_tasks_change_nothing(
     running: headgate.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,6 +299,18 @@ def test_a_damaged_checkpoint_of_high_watermarks_is_named(
     assert (printed.exit_code, f"{file} is damaged" in printed.stderr) == (1, True)
 
 
+def test_a_broker_that_is_away_is_told_before_the_wait_for_it(tmp_path: Path) -> None:
+    """The wait is a minute long by default, and the address may be wrong."""
+    command = ["spark", "land", "127.0.0.1:1", str(tmp_path / "tables"), "--timeout", "1s"]
+    printed = CliRunner().invoke(app, command)
+    assert printed.exit_code == 1
+    first, last = printed.stderr.splitlines()
+    assert (
+        first == "headgate spark land: no connection to 127.0.0.1:1: Connection refused; trying again for 1s"
+    )
+    assert last == "headgate spark land: no connection to 127.0.0.1:1: Connection refused"
+
+
 def test_a_missing_sync_mark_is_no_loss_of_records(broker: Broker, tmp_path: Path) -> None:
     """A broker that recovers its log removes it for a moment: the run says so, and a later one goes on."""
     target = tmp_path / "tables"
@@ -309,6 +321,8 @@ def test_a_missing_sync_mark_is_no_loss_of_records(broker: Broker, tmp_path: Pat
         change()
         with pytest.raises(SourceAway, match=r"has no valid headgate\.synced"):
             land(str(broker.directory), str(target))
+        with pytest.raises(SourceAway, match="Land from the broker's port"):  # of a young one, for example
+            land(str(broker.directory), str(tmp_path / "new"))
     mark.write_bytes(whole)
     broker.append(0, [commit(9)])
     assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1

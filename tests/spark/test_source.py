@@ -107,6 +107,7 @@ def test_the_typed_readers_give_their_documented_schemas(spark: SparkSession, da
     ("options", "message"),
     [
         ({"toppic": "t"}, "did you mean 'topic'"),
+        ({"topic": "t", "groupId": "g"}, "did you mean 'group.id'"),
         ({"topic": "t", "columns": "ofset"}, "did you mean 'offset'"),
         ({"topic": "nothing"}, "nothing of topic 'nothing'"),
     ],

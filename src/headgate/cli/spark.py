@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -85,6 +85,7 @@ def land(
     further = options_of(command_config)
     names = None if tables is None else [name.strip() for name in tables.split(",")]
 
+    _say_if_away(source, timeout, further)
     try:
         with (
             interruption_without_stack(),
@@ -100,6 +101,24 @@ def land(
         raise _failed("land", str(problem), 2) from problem
     except (LandingRefused, LandingFailed, MissingData, ClientError, OSError) as problem:
         raise _failed("land", str(problem)) from problem
+
+
+def _say_if_away(source: str, timeout: str, further: Mapping[str, str]) -> None:
+    """Say at once that a broker is not there, for which the landing waits."""
+    from headgate.client.cluster import Cluster
+    from headgate.client.errors import ClientError, NoNodeReachable
+    from headgate.spark.options import OptionError, parse, source_option
+
+    name, value = source_option(source)
+    try:
+        options = parse({**further, name: value, "subscribe": "any"})
+        if options.bootstrap_servers is not None:
+            with Cluster(options.bootstrap_servers, timeout_s=1, security=options.security) as cluster:
+                cluster.any_node()
+    except NoNodeReachable as problem:
+        _say("land", f"{problem}; trying again for {timeout}")
+    except (OptionError, ClientError):
+        pass  # the landing tells it
 
 
 def _land_continuously(once: Callable[[bool], Landed], every_s: float, sample_every_s: float) -> NoReturn:
@@ -198,7 +217,8 @@ def _summary(landed: Landed) -> str:
     summary = f"landed {rows}; from {logs or 'no log'}"
     if landed.incomplete:
         summary += (
-            f", {len(landed.incomplete)} of them with gaps: compaction had removed records (progress.json)"
+            f", {len(landed.incomplete)} of them with gaps: records were removed before they were landed "
+            "(progress.json)"
         )
     return summary
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.spark.plan import MissingData
+from headgate.topics.catalogue import CatalogueCorrupt
+from headgate.topics.catalogue_copy import read_catalogue
 
 SETTLE_S = 2.0
 """Maximum time in s to wait for a replacement of files."""
@@ -58,6 +61,17 @@ def topics_in(data_directory: Path) -> dict[str, dict[int, Path]]:
         if match and entry.is_dir():
             found.setdefault(match[1], {})[int(match[2])] = entry
     return found
+
+
+def topics_known(data_directory: Path) -> dict[str, int]:
+    """Return the topics that Headgate has there, and their numbers of partitions, also those without files.
+
+    Of a directory of Kafka, or if the catalogue cannot be read, there are none.
+    """
+    with suppress(OSError, CatalogueCorrupt):
+        catalogue = read_catalogue(data_directory)
+        return {name: entry.partition_count for name, entry in catalogue.topics.items()}
+    return {}
 
 
 def segment_files(directory: Path) -> list[SegmentFile]:

@@ -37,7 +37,13 @@ from headgate.spark.source import (
     View,
     ViewReader,
 )
-from headgate.spark.stream.options import StreamOptions, is_of_a_stream, parse_stream, refuse_for_a_read
+from headgate.spark.stream.options import (
+    STREAM_NAMES,
+    StreamOptions,
+    is_of_a_stream,
+    parse_stream,
+    refuse_for_a_read,
+)
 from headgate.spark.stream.reader import STREAM_VIEW, GroupStreamReader, names_of
 
 _ONLY_READS = (
@@ -142,7 +148,7 @@ class HeadgateDataSource(_ReadingDataSource):
         if is_of_a_stream(given):
             return parse_stream(given)
         refuse_for_a_read(given)
-        return parse(given)
+        return parse(given, others=STREAM_NAMES)
 
     @classmethod
     def name(cls) -> str:

@@ -21,7 +21,7 @@ from headgate.domain.ids import TopicName, TopicPartition
 from headgate.log.batch_scan import NO_END, PADDING, Chunk, Corruption, Scan, scan_chunk
 from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.walking import find_whole_batch, written_end
-from headgate.spark.directory import CompactedWhileRead, SegmentFile, segment_files, topics_in
+from headgate.spark.directory import CompactedWhileRead, SegmentFile, segment_files, topics_in, topics_known
 from headgate.spark.dividing import batch_starts
 from headgate.spark.file_transactions import Aborted, transactions_in, without_aborted
 from headgate.spark.options import EARLIEST, LATEST, Options
@@ -256,22 +256,19 @@ def _partitions(options: Options) -> dict[TopicPartition, Path]:
     assert options.path is not None
     available = topics_in(options.path)
     chosen = options.topics.among(available)
+    known = topics_known(options.path) if set(options.topics.required) - set(chosen) else {}
     for topic in options.topics.required:
-        if topic not in chosen:
-            there = (
-                f"topics there: {', '.join(sorted(available))}" if available else "there are no topics in it"
-            )
-            raise MissingData(
-                f"nothing of topic {topic!r} in {options.path} ({there}); a topic has no files until "
-                "it is written to"
-            )
+        if topic not in chosen and topic not in known:  # a topic has no files until it is written to
+            names = sorted({*available, *known})
+            there = f"topics there: {', '.join(names)}" if names else "there are no topics in it"
+            raise MissingData(f"nothing of topic {topic!r} in {options.path} ({there})")
     found: dict[TopicPartition, Path] = {}
     for topic in chosen:
         for partition in options.topics.partitions_of(topic, available[topic]):
             found[TopicPartition(TopicName(topic), partition)] = available[topic][partition]
     for topic, partitions in options.topics.partitions.items():
         for partition in partitions:
-            if TopicPartition(topic, partition) not in found:
+            if TopicPartition(topic, partition) not in found and partition >= known.get(topic, 0):
                 raise MissingData(f"there is no partition {topic}-{partition} in {options.path}")
     return found
 

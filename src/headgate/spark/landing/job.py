@@ -352,10 +352,11 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[TopicPartition, 
     for where, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(where)
         start = landed.end if landed else first
-        if not durable and start and _lacks_mark(options, where):
+        if not durable and _lacks_mark(options, where):
             raise SourceAway(
-                f"{where} has no valid {SYNC_MARK_NAME}: its broker starts at this moment, or the file was "
-                "not copied with the log; run again, start the broker once, or land from its port"
+                f"{where} has no valid {SYNC_MARK_NAME}, which tells what of it is durable: its broker "
+                "writes the file after the first megabyte and at a stop, or it was not copied with the log. "
+                "Land from the broker's port, or start and stop it once"
             )
         if durable < start:
             raise LandingRefused(
