@@ -233,7 +233,9 @@ def _from_file(path: Path | None) -> dict[str, str]:
     except OSError as problem:
         raise UsageProblem(f"--config {path}: {problem.strerror}") from problem
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise UsageProblem(f"--config {path}: not TOML: {problem}") from problem
+        raise UsageProblem(
+            f"--config {path}: not TOML: {problem}; a text needs quotes there, unlike in Kafka's files"
+        ) from problem
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Log lines about a failing log: one when it begins to fail, one when it works again.
 
-A log on a nearly full disk accepts small batches and refuses large ones. A limit of one beginning per minute
-prevents a line for each of these changes.
+A log on a nearly full disk accepts small batches and refuses large ones. A limit of one beginning in ten
+seconds prevents a line for each of these changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logging import Logger
     from pathlib import Path
 
-QUIET_SECONDS = 60.0
+QUIET_SECONDS = 10.0
 """Minimum time between two reported beginnings."""
 
 

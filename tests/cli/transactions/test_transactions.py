@@ -93,6 +93,9 @@ def test_an_open_transaction_is_listed_described_and_terminated(command: Command
     assert rows(command("find-hanging", "--max-transaction-timeout", 0))[1:] == []
 
     done = command("forceTerminateTransaction", "--transactionalId", "open-1")
+    assert "the open transaction of open-1 is aborted, and its producers before epoch" in done.stdout
+    repeated = command("forceTerminateTransaction", "--transactionalId", "open-1")
+    assert "open-1 has no open transaction, and its producers" in repeated.stdout
     assert done.exit_code == 0, done.stderr
     (again,) = admin.describe_transactions(["open-1"]).values()
     assert again is not None

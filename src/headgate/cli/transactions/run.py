@@ -239,14 +239,15 @@ def _no_transaction(where: TopicPartition, options: Abort) -> str:
 def force_terminate(admin: Admin, options: ForceTerminate, output: str) -> int:
     """Abort the transaction of a transactional id and fence its producer. Return 1 if it does not exist."""
     wanted = options.transactional_id
-    if admin.describe_transactions([wanted])[wanted] is None:
+    found = admin.describe_transactions([wanted])[wanted]
+    if found is None:
         say(_not_there(admin, wanted))
         return 1
     fenced = admin.force_terminate_transaction(wanted)
     row: Row = {"transactional_id": wanted, **fenced._asdict()}
-    text = (
-        f"{wanted} has no open transaction, and its producers before epoch {fenced.producer_epoch} are fenced"
-    )
+    was_open = found.state == "Ongoing"
+    what = f"the open transaction of {wanted} is aborted" if was_open else f"{wanted} has no open transaction"
+    text = f"{what}, and its producers before epoch {fenced.producer_epoch} are fenced"
     _print_done("terminated", row, text, output)
     return 0
 
