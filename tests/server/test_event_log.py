@@ -165,3 +165,17 @@ def test_topics_have_lines_when_they_come_and_go(caplog: pytest.LogCaptureFixtur
     ]
     events = ("topic created", 2), ("topic extended", 5), ("topic deleted", 5)
     assert told == [(event, "flights", partitions) for event, partitions in events]
+
+
+@pytest.mark.parametrize("removed", [GroupExpired(G), GroupDeleted(G)])
+def test_a_new_group_does_not_rebalance_for_the_members_of_a_removed_one(
+    caplog: pytest.LogCaptureFixture, removed: Event
+) -> None:
+    """It has the same name. What happened to its members since their last rebalance is forgotten."""
+    caplog.set_level(logging.INFO)
+    log = EventLog()
+    log.take(MemberRemoved(G, M, "app", "/127.0.0.1", RemovalReason.LEFT))
+    log.take(removed)
+    log.take(MemberJoined(G, M, "app", "/127.0.0.1"))
+    log.take(GroupRebalanced(G, 1, 1))
+    assert vars(caplog.records[-1])["reason"] == "1 joined"

@@ -70,8 +70,10 @@ class EventLog:
                 fields = {"group": group_id, "offsets": offset_count, "reason": str(reason)}
                 logger.info("offsets expired", extra={**fields, "retention_ms": retention_ms})
             case GroupExpired(group_id):
+                self._changes.pop(group_id, None)
                 logger.info("group removed", extra={"group": group_id, "reason": "its last offset expired"})
             case GroupDeleted(group_id):
+                self._changes.pop(group_id, None)
                 logger.info("group removed", extra={"group": group_id, "reason": "deleted by request"})
             case TransactionTimedOut(transactional_id, producer_id, timeout_ms, partition_count):
                 fields = {"transactional_id": transactional_id, "producer_id": producer_id}
