@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+from pathlib import Path
 
 import pytest
 from tests.topics.disk import DATA, NOW, Disk, append, batch, create, told, values
@@ -12,11 +13,13 @@ from tests.topics.disk import DATA, NOW, Disk, append, batch, create, told, valu
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
-from headgate.log.filesystem import Fault, PowerCut
+from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem, PowerCut
 from headgate.server.identity import cluster_id
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.refusal import Refusal
+from headgate.topics.topics import Topics
 
 
 def test_a_restart_changes_nothing(disk: Disk) -> None:
@@ -70,6 +73,46 @@ def test_a_log_without_a_write_is_not_missing_at_the_next_start(
     assert caplog.messages == []
     assert found is not None
     assert found.written_partitions() == [1]
+
+
+def test_logs_whose_syncs_run_together_are_closed_each_by_itself(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In any order; one that fails keeps no other from being closed, and the stop is not a clean one."""
+    monkeypatch.setattr(MemoryFileSystem, "syncs_at_once", 4)
+    monkeypatch.setattr(
+        MemoryFileSystem, "run_together", lambda _, syncs: [sync() for sync in reversed(syncs)]
+    )
+    topics = disk.start()
+    topic = create(topics, disk, "letters", 10)
+    for partition in range(10):
+        append(topic, b"%d" % partition, partition=partition)
+    disk.files.inject(Fault(errno.EIO, "sync_directory", path_ends="letters-6"))
+    topics.close()
+    assert [vars(record)["partition"].index for record in caplog.records] == [6]
+    assert CLEAN_SHUTDOWN_FILE not in disk.files.listdir(DATA)
+    disk.files.heal()
+    topics = disk.start()
+    (topic,) = (one for one in topics.all() if one.name == "letters")
+    assert [values(topic, partition) for partition in range(10)] == [[b"%d" % one] for one in range(10)]
+    topics.close()
+    assert CLEAN_SHUTDOWN_FILE in disk.files.listdir(DATA)
+
+
+def test_more_logs_than_are_synced_together_are_closed_on_a_real_disk(tmp_path: Path) -> None:
+    """By several threads. The next start finds a clean stop."""
+    disk, files = Disk(), OsFileSystem()
+    topics = Topics.open(files, tmp_path, disk.settings, NOW)
+    count = files.syncs_at_once + 3
+    topic = create(topics, disk, "letters", count)
+    for partition in range(count):
+        append(topic, b"%d" % partition, partition=partition)
+    topics.close()
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+    topics = Topics.open(files, tmp_path, disk.settings, NOW)
+    (topic,) = (one for one in topics.all() if one.name == "letters")
+    assert [values(topic, partition) for partition in range(count)] == [[b"%d" % one] for one in range(count)]
+    topics.close()
 
 
 def test_the_directory_of_a_log_without_a_record_is_deleted_with_its_topic(disk: Disk) -> None:

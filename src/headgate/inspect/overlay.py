@@ -7,6 +7,7 @@ that the file already has, as recovery does, takes no memory.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -137,6 +138,16 @@ class Overlay:
 
     def sync_directory(self, path: Path) -> None:
         """Do nothing: changes are not written to the disk."""
+
+    @property
+    def syncs_at_once(self) -> int:
+        """One: they do nothing."""
+        return 1
+
+    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
+        """Run one after another."""
+        for sync in syncs:
+            sync()
 
     def lock(self, path: Path) -> Lock:
         return _never(path)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from headgate.log.header import Buffer
@@ -128,6 +130,15 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Return when the current names in a directory are on the disk."""
+        ...
+
+    @property
+    def syncs_at_once(self) -> int:
+        """How many syncs of different files are worth being run together."""
+        ...
+
+    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
+        """Run syncs of different files, each to its end. None of them raises OSError."""
         ...
 
     def lock(self, path: Path) -> Lock:
@@ -251,6 +262,17 @@ class OsFileSystem:
         finally:
             os.close(descriptor)
 
+    @property
+    def syncs_at_once(self) -> int:
+        return _SYNCS_AT_ONCE
+
+    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
+        if not syncs:
+            return
+        with ThreadPoolExecutor(min(len(syncs), _SYNCS_AT_ONCE), "headgate-sync") as threads:
+            for done in [threads.submit(sync) for sync in syncs]:
+                done.result()
+
     def lock(self, path: Path) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -261,6 +283,8 @@ class OsFileSystem:
         return OsLock(descriptor)
 
 
+_SYNCS_AT_ONCE: Final = 32
+"""A journal makes the names and sizes of many files durable in one write."""
 LARGEST_BYTES: Final = 1 << 28
 """Maximum size of an index, a snapshot and the like, which are read whole. A longer file is damaged."""
 _ASIDE_SUFFIX: Final = ".tmp"

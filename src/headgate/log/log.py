@@ -546,19 +546,37 @@ class Log:
 
         Nothing is written if nothing was changed since `open` found what `close` had left.
         """
+        request = self.begin_close()
+        if request is not None:
+            request.run_quietly()
+        self.end_close(request)
+
+    def begin_close(self) -> SyncRequest | None:
+        """Write what `close` makes durable. Return the sync that must run before `end_close`, or None.
+
+        Raises OSError; the files are closed then.
+        """
         try:
             if self._failure is not None:
                 self._refuse()
             active = self._segments.active
-            if active is not None and not self._is_as_closed:
-                if active.has_room:
-                    active.finish()
-                active.save_indexes()
-                request = self.begin_sync()
-                request.indexes.append(active)
-                request.directories = [self.directory, self.directory.parent]
-                with suppress(OSError):
-                    request.run()
+            if active is None or self._is_as_closed:
+                return None
+            if active.has_room:
+                active.finish()
+            active.save_indexes()
+            request = self.begin_sync()
+            request.indexes.append(active)
+            request.directories = [self.directory, self.directory.parent]
+        except BaseException:
+            self.close_files()
+            raise
+        return request
+
+    def end_close(self, request: SyncRequest | None) -> None:
+        """Close the files after the sync. Raises its OSError."""
+        try:
+            if request is not None:
                 self.complete_sync(request)
                 self._durability.mark()
         finally:

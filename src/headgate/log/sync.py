@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class SyncRequest:
             raise
         finally:
             self.has_run = True
+
+    def run_quietly(self) -> None:
+        """Run, and leave an OSError to `Log.complete_sync`."""
+        with suppress(OSError):
+            self.run()
 
     @property
     def only_descriptor(self) -> int | None:

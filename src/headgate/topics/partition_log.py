@@ -36,6 +36,7 @@ from headgate.topics.trouble import PartitionTrouble
 
 if TYPE_CHECKING:
     from headgate.log.log import Log, Recovery
+    from headgate.log.sync import SyncRequest
 
 logger = logging.getLogger(__name__)
 
@@ -152,11 +153,23 @@ class PartitionLog:
 
     def close(self) -> None:
         """Close the log, and write a snapshot for the next start."""
+        request = self.begin_close()
+        if request is not None:
+            request.run_quietly()
+        self.end_close(request)
+
+    def begin_close(self) -> SyncRequest | None:
+        """Do what `close` does before its sync, and return that: see `Log.begin_close`. Raises OSError."""
         if self._log is None:
-            return
+            return None
         self._derived.save_snapshot(self._log)
-        self._log.close()
-        self._release(self._log)
+        return self._log.begin_close()
+
+    def end_close(self, request: SyncRequest | None) -> None:
+        """Finish what was begun, after the sync. Raises its OSError."""
+        if self._log is not None:
+            self._log.end_close(request)
+            self._release(self._log)
 
     def save_snapshot(self) -> None:
         """Write a snapshot of the derived state, which saves reading the log at the next start."""

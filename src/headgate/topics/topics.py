@@ -19,6 +19,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ from headgate.topics.waiters import PartitionKey, Waiters
 
 if TYPE_CHECKING:
     from headgate.log.compaction import Steps
+    from headgate.log.sync import SyncRequest
+    from headgate.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -420,21 +423,36 @@ class Topics:
 
     def close(self) -> None:
         """Close every log. Logs that fail to close are checked at the next start."""
+        left = (partition for topic in self.all() for partition in topic.open_partitions())
         is_clean = True
-        for topic in self.all():
-            for partition in topic.open_partitions():
-                try:
-                    partition.close()
-                except OSError as problem:
-                    is_clean = False
-                    fields = {"partition": partition, "error": problem}
-                    logger.error("a log cannot be closed, the next start checks it", extra=fields)
+        while some := list(islice(left, self._shared.fs.syncs_at_once)):
+            is_clean &= self._close(some)
         try:
             self._catalogue.close()
             if is_clean:
                 replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, self._stop().encode())
         except OSError as problem:
             logger.error("the stop cannot be marked as clean", extra={"error": problem})
+
+    def _close(self, partitions: Sequence[Partition]) -> bool:
+        """Close logs, whose syncs run together. Return whether all could be closed."""
+        begun: list[tuple[Partition, SyncRequest | None]] = []
+        failed: list[tuple[Partition, OSError]] = []
+        for partition in partitions:
+            try:
+                begun.append((partition, partition.begin_close()))
+            except OSError as problem:
+                failed.append((partition, problem))
+        self._shared.fs.run_together([sync.run_quietly for _, sync in begun if sync is not None])
+        for partition, sync in begun:
+            try:
+                partition.end_close(sync)
+            except OSError as problem:
+                failed.append((partition, problem))
+        for partition, failure in failed:
+            fields = {"partition": partition, "error": failure}
+            logger.error("a log cannot be closed, the next start checks it", extra=fields)
+        return not failed
 
     def _stop(self) -> CleanStop:
         unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
