@@ -61,10 +61,10 @@ CLIENTS = """
 ## Clients
 
 Each *yes* is a test with the real library against a running server (`make compat`), which fails if it is not
-true any more. What a library itself cannot do is a dash. The Java clients and Kafka's own tools are tested by
-`tests/compat` and `tests/differential`, too. franz-go {franz_go} (Go) is tested by a program with
-transactions, groups of all three protocols, and its administrator. Differences and traps are in
-[FINDINGS.md](../tests/compat/FINDINGS.md).
+true any more. What a library itself cannot do is a dash; kcat's membership in a group (`-G`) is tested, too.
+The Java clients and Kafka's own tools are tested by `tests/compat` and `tests/differential`, too. franz-go
+{franz_go} (Go) is tested by a program with transactions, all three kinds of groups, and its administrator.
+Differences and traps are in [FINDINGS.md](../tests/compat/FINDINGS.md).
 
 Run by hand, not in the tests: Kafka Connect 4.3.1 in distributed mode. A file source and a file sink
 moved all lines; they were paused, stopped and resumed, the sink was deleted, and their offsets were

@@ -39,6 +39,12 @@ def test_an_unknown_option_is_named_with_the_nearest(name: str) -> None:
     ("words", "says"),
     [
         ("consumer-groups --describe --grop g", "No such option --grop; did you mean --group?"),
+        (
+            "consume --topic t --consumer-property group.id=g",
+            "No such option --consumer-property; use --group or --isolation-level or --command-config",
+        ),
+        ("produce --topic t --broker-list b:1", "No such option --broker-list; use --bootstrap-server"),
+        ("consumer-groups --redo --group g --all-topics", "--redo goes with --undo: it undoes an undo"),
         ("topics --list -x", "No such option -x; see `headgate topics --help`"),
         ("topik", "No such command 'topik'; did you mean 'topics'?"),
         ("zzzz", "No such command 'zzzz'; see `headgate --help`"),

@@ -39,7 +39,7 @@ G, M = GroupId("g"), MemberId("m")
             "offsets expired",
             {"offsets": 3, "reason": "empty-group", "retention_ms": 60_000},
         ),
-        (GroupExpired(G), logging.INFO, "group removed", {"reason": "its last offset expired"}),
+        (GroupExpired(G), logging.INFO, "group removed", {"reason": "it has no members and no offsets left"}),
         (GroupDeleted(G), logging.INFO, "group removed", {"reason": "deleted by request"}),
         (
             GroupRebalanced(G, 7, 2, 1500),

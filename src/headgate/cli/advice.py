@@ -90,7 +90,7 @@ def _advice(error: ClientError, command: str) -> str | None:
     if isinstance(error, OffsetsMoved):
         return "another client changed it in the meantime, so this command changed nothing; run it again"
     if isinstance(error, AlreadyUndone):
-        return "--redo repeats that change; --reset-offsets --to-offsets-as-of restores older offsets"
+        return "--undo --redo repeats that change; --reset-offsets --to-offsets-as-of restores older offsets"
     if isinstance(error, TopicGone):
         return "--history shows them; to exclude this topic, name the others with --topic"
     if isinstance(error, HistoryUnknown):

@@ -112,6 +112,14 @@ def open_admin(server: str, timeout_ms: int, command_config: Path | None) -> Adm
         raise UsageProblem(f"--bootstrap-server {server}: {problem}") from problem
 
 
+def connection_words(options: Connecting) -> list[str]:
+    """Return the options of the connection, for a command that is printed to be run next."""
+    words = ["--bootstrap-server", options.bootstrap_server]
+    if options.command_config is not None:
+        words += ["--command-config", str(options.command_config)]
+    return words
+
+
 def run_with_admin(options: Connecting, act: Callable[[Admin], int], command: str = "consumer-groups") -> int:
     """Do something with an Admin and return its exit code; 2 for invalid options, 1 if it is refused.
 

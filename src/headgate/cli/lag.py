@@ -108,9 +108,11 @@ def _run(admin: Admin, options: Options) -> int:
     code = _print(looks, None, 0.0, options)
     read = {one.topic for one in looks}
     which = "none of these groups reads" if options.group else "no group reads"
-    _say(f"{which} topic {topic}" for topic in options.topic if topic not in read)
+    unread = [topic for topic in options.topic if topic not in read]
+    known = set(admin.topics()) if unread else set()
+    _say(f"{which} topic {topic}" if topic in known else f"topic {topic} does not exist" for topic in unread)
     _say(problems)
-    return max(code, 1 if problems else 0)
+    return max(code, 1 if problems or not known.issuperset(unread) else 0)
 
 
 class _Watch:

@@ -99,8 +99,11 @@ def in_one_line(problem: TyperException) -> str:
     text = " ".join(problem.message.split()).rstrip(".")
     name: str | None = getattr(problem, "option_name", None)
     if name is not None and text.startswith("No such option"):
-        near = difflib.get_close_matches(name, _options_of(context), n=1)
+        options = list(_options_of(context))
         text = f"No such option {name}"
+        if (ours := _OF_KAFKA.get(name)) and (there := [one for one in ours if one in options]):
+            return f"{text}; use {' or '.join(there)}"
+        near = difflib.get_close_matches(name, options, n=1)
         if near:
             return f"{text}; did you mean {near[0]}?"
     elif "Did you mean" in text:
@@ -108,6 +111,18 @@ def in_one_line(problem: TyperException) -> str:
     else:
         text = " ".join(problem.format_message().split()).rstrip(".")
     return f"{text}; see `{context.command_path} --help`" if context is not None else f"{text}; see --help"
+
+
+_OF_KAFKA = {
+    "--broker-list": ("--bootstrap-server",),
+    "--zookeeper": ("--bootstrap-server",),
+    "--command-property": ("--command-config",),
+    "--consumer-property": ("--group", "--isolation-level", "--command-config"),
+    "--consumer.config": ("--command-config",),
+    "--producer-property": ("--request-required-acks", "--compression-codec", "--command-config"),
+    "--producer.config": ("--command-config",),
+}
+"""Options of Kafka's tools, now or once, and what says the same here: the most similar names do not."""
 
 
 def _options_of(context: Any) -> Iterable[str]:

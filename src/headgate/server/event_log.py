@@ -71,7 +71,8 @@ class EventLog:
                 logger.info("offsets expired", extra={**fields, "retention_ms": retention_ms})
             case GroupExpired(group_id):
                 self._changes.pop(group_id, None)
-                logger.info("group removed", extra={"group": group_id, "reason": "its last offset expired"})
+                why = "it has no members and no offsets left"
+                logger.info("group removed", extra={"group": group_id, "reason": why})
             case GroupDeleted(group_id):
                 self._changes.pop(group_id, None)
                 logger.info("group removed", extra={"group": group_id, "reason": "deleted by request"})

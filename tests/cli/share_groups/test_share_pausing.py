@@ -208,7 +208,8 @@ def test_rewind_leaves_a_pause_of_somebody_else(server: Server, command: Command
     assert command("--pause", "--group", "busy", "--topic", "orders").exit_code == 0
     done = command("--rewind", "--group", "busy", "--topic", "orders", "--to-earliest", "--execute")
     assert rows(done)[1:][0][-1] == "paused"
-    assert "headgate share-groups --resume --group busy --topic orders:0" in done.stderr
+    assert "to resume it: headgate share-groups --bootstrap-server 127.0.0.1:" in done.stderr
+    assert " --resume --group busy --topic orders:0\n" in done.stderr
     assert server.fetch() == []
 
 

@@ -18,7 +18,7 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
-from headgate.cli.connecting import INTERRUPTED, caller
+from headgate.cli.connecting import INTERRUPTED, caller, connection_words
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.pausing import (
@@ -141,7 +141,7 @@ def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options
     warn_of_moved(group_id, rewound)
     for each in rewound:
         if each.stays_paused:
-            stays = f"{each.partition} was paused by someone else before, and stays paused"
+            stays = f"{each.partition} was paused before, and stays paused"
             say(f"group {group_id}: {stays}: --resume resumes it")
     moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
     if moved:
@@ -154,8 +154,7 @@ def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options
 
 def _undo_command(group_id: str, moved: Sequence[RewoundPartition], options: Options) -> str:
     """Return the command that restores the former offsets; for several partitions they go into a file."""
-    words = ["headgate", "consumer-groups", "--bootstrap-server", options.bootstrap_server]
-    words += ["--rewind", "--group", group_id]
+    words = ["headgate", "consumer-groups", *connection_words(options), "--rewind", "--group", group_id]
     former = [(each.partition, each.before.offset) for each in moved if each.before is not None]
     if len(former) == 1:
         ((topic, partition), offset) = former[0]

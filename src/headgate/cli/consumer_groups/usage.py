@@ -70,7 +70,10 @@ ACTIONS = {
 def action_of(options: Options) -> str:
     """Return the requested action, after checking its options. Raises `UsageProblem`."""
     check_output(options.output)
-    action = one_of(options.given, names_of(Actions), "; see `headgate consumer-groups --help`")
+    actions = names_of(Actions)
+    if "redo" in options.given and not set(options.given).intersection(actions):
+        raise UsageProblem("--redo goes with --undo: it undoes an undo")
+    action = one_of(options.given, actions, "; see `headgate consumer-groups --help`")
     usage = ACTIONS[action]
     for names in usage.one_of:
         one_of(options.given, names, f" with {option(action)}")

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
-from headgate.cli.connecting import INTERRUPTED, ConnectingAndPrinting, check_output, open_admin
+from headgate.cli.connecting import (
+    INTERRUPTED,
+    ConnectingAndPrinting,
+    check_output,
+    connection_words,
+    open_admin,
+)
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
 from headgate.cli.fleet.common import failed
 from headgate.cli.option_classes import takes_options
@@ -222,8 +228,7 @@ def _plan(admin: Admin, targets: dict[str, Target], options: ResetOptions) -> in
     rows = [row for each in planned for row in _planned_rows(each)]
     print_rows(rows, _PLANNED, "offsets", options.output)
     offset_count = sum(len(each.new) for each in planned)
-    command = ["headgate", "fleet", "reset", "--bootstrap-server", options.bootstrap_server]
-    command += ["--plan", str(path), "--execute"]
+    command = ["headgate", "fleet", "reset", *connection_words(options), "--plan", str(path), "--execute"]
     amount = f"{counted(offset_count, 'offset')} of {counted(len(planned), 'group')}"
     say(f"nothing was changed; {path} has {amount}. To execute it:")
     say(shlex.join(command))

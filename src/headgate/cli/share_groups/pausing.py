@@ -18,7 +18,7 @@ from headgate.admin import (
     Waiting,
 )
 from headgate.cli.advice import in_words
-from headgate.cli.connecting import INTERRUPTED, caller
+from headgate.cli.connecting import INTERRUPTED, caller, connection_words
 from headgate.cli.consumer_groups.pausing import (
     RELEASE_TIMEOUT_S,
     RESUMED,
@@ -191,7 +191,7 @@ def _row(group_id: str, one: RewoundSharePartition, options: Options) -> Row:
 def _say_of(group_id: str, rewound: Iterable[RewoundSharePartition], options: Options) -> None:
     for one in rewound:
         if one.stays_paused:
-            words = ["headgate", "share-groups", "--resume", "--group", group_id]
+            words = ["headgate", "share-groups", *connection_words(options), "--resume", "--group", group_id]
             words += ["--topic", f"{one.partition.topic}:{one.partition.partition}"]
             stays = f"{one.partition} was paused before, and stays paused"
             say(f"group {group_id}: {stays}; to resume it: {shlex.join(words)}")
