@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.consumers import reading
 from tests.waiting import wait_until
@@ -227,6 +228,32 @@ def test_a_second_undo_is_refused_though_the_first_one_only_removed_offsets(admi
     a_moment_later()
     admin.undo(group)
     assert admin.committed_offsets(group) == {}
+
+
+def test_offsets_whose_records_were_deleted_since_are_not_restored_as_they_were(
+    broker: Broker, admin: Admin, group: str
+) -> None:
+    """A consumer with such an offset would skip what is left. An undo is exact, and tells it."""
+    topic = f"of-{group}"
+    admin.create_topic(topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for _ in range(100):
+        producer.produce(topic, b"x", partition=0)
+    assert producer.flush(20) == 0
+    where = TopicPartition(topic, 0)
+    admin.alter_offsets(group, {where: CommittedOffset(10, 0, "ten")})
+    a_moment_later()
+    then = now()
+    a_moment_later()
+    admin.alter_offsets(group, {where: 90})
+    admin.delete_records({where: 50})
+    (restore,) = admin.plan_restore(group, then)
+    assert restore.restored == CommittedOffset(50, -1, "ten")
+    (undo,) = admin.plan_undo(group).partitions
+    assert undo.restored == CommittedOffset(10, 0, "ten")
+    assert {(each.past_offset, each.log_start) for each in (restore, undo)} == {(10, 50)}
+    admin.restore_offsets(group, then)
+    assert admin.committed_offsets(group) == {where: CommittedOffset(50, -1, "ten")}
 
 
 def test_repeated_commits_of_the_same_offsets_are_no_undo(admin: Admin, group: str) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
@@ -244,6 +244,31 @@ def test_an_undo_is_shown_first_and_executed_with_execute(command: Command, grou
     again = as_json(command(*once_more, "--redo", "--execute", "--output", "json"))
     assert again["is_executed"] is True
     assert [each["new_offset"] for each in again["offsets"]] == [0, 0]
+
+
+def test_an_offset_whose_records_were_removed_since_is_told(command: Command, bootstrap_servers: str) -> None:
+    """A reset takes the start of the log; an undo restores the offset, and says what a consumer would do."""
+    where = TopicPartition(TopicName("shortened"), 0)
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topic("shortened")
+        producer = Producer({"bootstrap.servers": bootstrap_servers})
+        for _ in range(20):
+            producer.produce("shortened", b"x")
+        assert producer.flush(20) == 0
+        admin.alter_offsets("late", {where: 3})
+        time.sleep(0.01)
+        then = moment(time.time())
+        time.sleep(0.01)
+        admin.alter_offsets("late", {where: 15})
+        admin.delete_records({where: 10})
+    of_late = ("--group", "late", "--all-topics")
+    outside = "headgate: group late: shortened-0: 3 lies outside the log, which starts at 10"
+    restored = command("--reset-offsets", "--to-offsets-as-of", then, *of_late)
+    assert rows(restored)[1:] == [["late", "shortened", "0", "15", "10", "-"]]
+    assert f"{outside}\n" in restored.stderr
+    undone = command("--undo", *of_late)
+    assert rows(undone)[1:] == [["late", "shortened", "0", "15", "3", "-"]]
+    assert f"{outside}: a consumer begins where its auto.offset.reset says; --reset-offsets" in undone.stderr
 
 
 def test_a_reset_restores_the_offsets_as_of_a_time(command: Command, group: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from headgate.admin.restore import (
     PlannedRestore,
     PlannedUndo,
     as_of,
+    from_log_starts,
     is_within,
     plan_restore,
     plan_undo,
@@ -34,8 +36,8 @@ from headgate.admin.survey import GroupSurvey, Surveyor, survey_groups
 from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
-from headgate.client.cluster import Cluster
-from headgate.client.errors import PartlyRefused
+from headgate.client.cluster import EARLIEST, Cluster
+from headgate.client.errors import PartlyRefused, RequestRefused
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
@@ -275,7 +277,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
         group = GroupId(group_id)
-        return plan_undo(group, history.last_change(self.cluster, group, scope))
+        planned = plan_undo(group, history.last_change(self.cluster, group, scope))
+        return replace(planned, partitions=tuple(self._from_log_starts(planned.partitions, moves=False)))
 
     def undo(self, group_id: str, partitions: ChosenPartitions = None, *, redo: bool = False) -> PlannedUndo:
         """Undo the last change and return the plan.
@@ -295,7 +298,8 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     ) -> list[PlannedRestore]:
         """Plan the restore of the offsets at a time, without changes.
 
-        Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
+        Partitions whose offset is already right are omitted. For an offset whose records were removed since,
+        the start of the log is taken; `past_offset` has the other. Raises `GroupIsActive`, `HistoryUnknown`,
         `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
         """
         self._refuse_active(group_id, partitions)
@@ -304,7 +308,20 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
-        return plan_restore(GroupId(group_id), at, past, there)
+        planned = plan_restore(GroupId(group_id), at, past, there)
+        return self._from_log_starts(planned, moves=True)
+
+    def _from_log_starts(self, planned: Iterable[PlannedRestore], *, moves: bool) -> list[PlannedRestore]:
+        """Compare the plan with the starts of the logs; without a change if the cluster cannot tell them."""
+        plans = list(planned)
+        wanted = [each.partition for each in plans if each.restored is not None]
+        if not wanted:
+            return plans
+        try:
+            starts = self.cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        except RequestRefused:  # a partition is away; the restore itself does not need its log
+            return plans
+        return from_log_starts(plans, starts, moves=moves)
 
     def restore_offsets(
         self, group_id: str, time: datetime | int, partitions: ChosenPartitions = None

@@ -289,7 +289,8 @@ class AsyncAdmin:
     ) -> list[PlannedRestore]:
         """Plan the restore of the offsets at a time, without changes.
 
-        Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
+        Partitions whose offset is already right are omitted. For an offset whose records were removed since,
+        the start of the log is taken; `past_offset` has the other. Raises `GroupIsActive`, `HistoryUnknown`,
         `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
         """
         return await self._call(self._admin.plan_restore, group_id, time, partitions)

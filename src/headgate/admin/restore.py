@@ -8,11 +8,11 @@ deleted topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
 from headgate.client.history import Earlier, OffsetHistory, Scope, TopicNow
-from headgate.client.offsets import CommittedOffset
+from headgate.client.offsets import NO_LEADER_EPOCH, CommittedOffset
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 
 
@@ -42,6 +42,12 @@ class PlannedRestore:
     """The offset to commit; None: the committed offset is removed."""
     topic_id: TopicId = ZERO_TOPIC_ID
     """The id of the topic, so that the plan fails if the topic is deleted. Zero: identified by name."""
+    past_offset: int | None = None
+    """The offset of the past, if its records were removed since. A restore then has the start of the log as
+    `restored`; an undo has the offset of the past itself.
+    """
+    log_start: int | None = None
+    """The start of the log, if `past_offset` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,21 @@ def plan_restore(
         for partition, restored in sorted(was.items())
         if committed.get(partition) != restored
     ]
+
+
+def from_log_starts(
+    planned: Iterable[PlannedRestore], starts: Mapping[TopicPartition, int], *, moves: bool
+) -> list[PlannedRestore]:
+    """Note the offsets before the starts of their logs, and with `moves` take the starts instead."""
+    found = []
+    for each in planned:
+        start = starts.get(each.partition)
+        if start is not None and each.restored is not None and each.restored.offset < start:
+            moved = CommittedOffset(start, NO_LEADER_EPOCH, each.restored.metadata)
+            restored = moved if moves else each.restored
+            each = replace(each, restored=restored, past_offset=each.restored.offset, log_start=start)
+        found.append(each)
+    return found
 
 
 def topic_ids(planned: Iterable[PlannedRestore]) -> dict[TopicName, TopicId]:

@@ -27,6 +27,7 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.errors import moment
+from headgate.admin.reset import outside_of_log
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
@@ -285,8 +286,20 @@ def _restore(
                 say(_nothing_known(admin, options, group_id))
                 is_refused = True
             rows += [_plan_row(group_id, each) for each in partitions]
+            for each in partitions:
+                if each.past_offset is not None and each.log_start is not None:
+                    say(f"group {group_id}: {_outside(each, each.past_offset, each.log_start)}")
     print_plan(rows, _PLAN, options)
     return 1 if is_refused else 0
+
+
+def _outside(each: PlannedRestore, past: int, start: int) -> str:
+    """Return what to know of an offset before the start of its log; an undo restores it all the same."""
+    text = outside_of_log(each.partition, past, start)
+    if each.restored is None or each.restored.offset == start:
+        return text
+    moved = f"--reset-offsets --to-offset {start} moves the group there"
+    return f"{text}: a consumer begins where its auto.offset.reset says; {moved}"
 
 
 def _plan_row(group_id: str, each: PlannedRestore) -> Row:
