@@ -61,6 +61,7 @@ from headgate.client.errors import (
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
 from headgate.client.history import (
+    ChangeAuthor,
     Earlier,
     HistoryTopic,
     OffsetChange,
@@ -103,6 +104,7 @@ __all__ = [
     "AuthenticationFailed",
     "BadResponse",
     "ByDuration",
+    "ChangeAuthor",
     "ChosenPartitions",
     "ClientError",
     "CommittedOffset",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
-from headgate.client.history import Earlier, OffsetHistory, Scope, TopicNow
+from headgate.client.history import ChangeAuthor, Earlier, OffsetHistory, Scope, TopicNow
 from headgate.client.offsets import NO_LEADER_EPOCH, CommittedOffset
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 
@@ -59,6 +59,8 @@ class PlannedUndo:
     partitions: tuple[PlannedRestore, ...]
     took_back: Millis | None = None
     """If the last change was itself an undo, the time of the change that it undid, in ms; else None."""
+    author: ChangeAuthor | None = None
+    """Who made the last change; None: a consumer, an expiry, or somebody who is not known."""
 
 
 ChosenPartitions = Iterable[TopicPartition | str] | None
@@ -122,6 +124,7 @@ def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
         max(change.time for change in newest),
         tuple(sorted(planned, key=lambda one: one.partition)),
         max((time for time in undone if time is not None), default=None) if None not in undone else None,
+        newest[0].author,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from headgate.admin import (
     Admin,
     AlreadyUndone,
+    ChangeAuthor,
     Earlier,
     GroupIsActive,
     HistoryUnknown,
@@ -149,6 +150,11 @@ def _recreation_row(group_id: str, topic: TopicName, created: Millis) -> Row:
     }
 
 
+def _by(author: ChangeAuthor | None) -> str | None:
+    """Return the client id and the address of who made a change."""
+    return f"{author.client_id}{author.host}" if author else None
+
+
 def _change_row(group_id: str, change: OffsetChange) -> Row:
     committed = change.committed
     return {
@@ -160,7 +166,7 @@ def _change_row(group_id: str, change: OffsetChange) -> Row:
         "offset": committed.offset if committed else None,
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
-        "by": f"{change.author.client_id}{change.author.host}" if change.author else None,
+        "by": _by(change.author),
         "topic_now": change.topic_now,
     }
 
@@ -236,7 +242,8 @@ def undo(admin: Admin, options: Options) -> int:
 
     def plan(group_id: str) -> PlannedUndo:
         planned = admin.plan_undo(group_id, places)
-        say(f"group {group_id}: the last change was at {_moment(planned.changed_at)}")
+        by = _by(planned.author) or "a consumer, an expiry or an unknown client"
+        say(f"group {group_id}: the last change was at {_moment(planned.changed_at)}, by {by}")
         if planned.took_back is not None and not options.redo:
             already = AlreadyUndone(group_id, planned.changed_at, planned.took_back)
             if options.execute:
