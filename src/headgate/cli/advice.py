@@ -29,8 +29,8 @@ _WITHOUT_PAUSES = "stop its members, then set offsets with `headgate {command} -
 _WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
 _NOT_RELEASED = {
     "consumer-groups": (
-        "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
-        "shows the owner"
+        "its owner has not answered: it is removed when its session or its rebalance timeout ends; "
+        "--paused-partitions shows the owner"
     ),
     "share-groups": (
         "a member has records until it acknowledges them or their locks end: --records shows them, --release "

@@ -19,6 +19,7 @@ from headgate.admin import (
 )
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import INTERRUPTED, caller, connection_words
+from headgate.cli.consumer_groups.changes import warn_of_moved
 from headgate.cli.consumer_groups.pausing import (
     RELEASE_TIMEOUT_S,
     RESUMED,
@@ -144,6 +145,7 @@ def rewind(admin: Admin, options: Options) -> int:
             say(in_words(error, "share-groups"))
             is_refused = True
             continue
+        warn_of_moved(group_id, planned)
         rows += [_row(group_id, one, options) for one in rewound]
         _say_of(group_id, rewound, options)
     print_rows(rows, _REWOUND, "partitions", options.output)

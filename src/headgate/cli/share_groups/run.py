@@ -17,6 +17,7 @@ from headgate.admin import (
 from headgate.cli.absent_groups import absent, all_absent, is_share_group
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import run_with_admin
+from headgate.cli.consumer_groups.changes import warn_of_moved
 from headgate.cli.consumer_groups.remarks import assignment_text, remarks_on_pauses
 from headgate.cli.printing import (
     Columns,
@@ -216,6 +217,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
             say(f"{error}; {_REWIND}" if is_busy and admin.knows_pauses(group_id) else _in_words(error))
             is_refused = True
             continue
+        warn_of_moved(group_id, planned)
         rows += [
             {
                 "group": group_id,
