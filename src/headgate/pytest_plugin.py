@@ -34,6 +34,8 @@ _OF_MARKERS = frozenset({"headgate_module_broker", "headgate_class_broker", "hea
 
 _RUNNING = pytest.StashKey[dict[str, Broker]]()
 """The brokers that run now, by the name of their fixture."""
+_WARNS = pytest.StashKey[bool]()
+"""Of a test: that it warns of the marker of its module."""
 _LOGGED = pytest.StashKey[dict[str, int]]()
 """Of a test: how many bytes each log had at its start."""
 
@@ -139,24 +141,19 @@ def _texts(settings: object) -> dict[str, str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warn of the marker of a module none of whose chosen tests has a broker that the marker changes.
+    """Note the marker of a module none of whose chosen tests has a broker that the marker changes.
 
-    It does not fail a test: others of the module, which were not chosen, may have one.
+    Its first test warns of it, and does not fail: others of the module, which were not chosen, may have one.
     """
     modules: dict[pytest.Module, list[pytest.Item]] = {}
     for item in items:
         module = item.getparent(pytest.Module)
         if module is not None and _is_marked(module):
             modules.setdefault(module, []).append(item)
-    for module, chosen in modules.items():
+    for chosen in modules.values():
         names = {name for item in chosen for name in getattr(item, "fixturenames", ())}
         if "headgate_broker" in names and not names & _OF_MARKERS:
-            module.warn(
-                pytest.PytestWarning(
-                    "pytestmark = pytest.mark.headgate(...) has no effect on headgate_broker, which all "
-                    "modules share: use headgate_module_broker, or parametrize headgate_broker"
-                )
-            )
+            chosen[0].stash[_WARNS] = True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -165,6 +162,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     problem = _without_effect(item, names)
     if problem is not None:
         pytest.fail(problem, pytrace=False)
+    if item.stash.get(_WARNS, False):  # not earlier: an error of `-W error` would end the session
+        item.warn(
+            pytest.PytestWarning(
+                "pytestmark = pytest.mark.headgate(...) has no effect on headgate_broker, which all "
+                "modules share: use headgate_module_broker, or parametrize headgate_broker"
+            )
+        )
     item.stash[_LOGGED] = {
         str(broker.log_path): broker.log_path.stat().st_size
         for broker in item.config.stash[_RUNNING].values()

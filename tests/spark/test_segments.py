@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -278,8 +279,9 @@ def test_files_that_compaction_replaced_since_planning_are_not_read(directory: P
         list(task.scans())
     (task,) = segments.plan(options)
     (folder / f"{10:020}.log").unlink()
-    with pytest.raises(CompactedWhileRead):
+    with pytest.raises(CompactedWhileRead) as caught:
         list(task.scans())
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value), "as it leaves a process"
 
 
 def test_files_that_retention_deleted_since_planning_are_lost_data(

@@ -118,6 +118,8 @@ def test_a_marker_of_a_module_without_effect_is_a_warning(tmp_path: Path, other:
     """
     done = run_pytest(tmp_path, source)
     assert "2 passed" in done.stdout, done.stdout
+    strict = run_pytest(tmp_path, source, "-W", "error")
+    assert ("1 passed, 1 error" if not other else "2 passed") in strict.stdout, strict.stdout
     assert ("pytest.mark.headgate(...) has no effect on headgate_broker" in done.stdout) == (not other)
 
 

@@ -32,9 +32,14 @@ class CompactedWhileRead(MissingData):
     """Compaction replaced files after a read was planned: the remaining files are not the planned ones."""
 
     def __init__(self, path: str) -> None:
+        self.path = path
         super().__init__(
             f"{path} was compacted after its read was planned: run again, with a new DataFrame in Spark"
         )
+
+    def __reduce__(self) -> tuple[type[CompactedWhileRead], tuple[str]]:
+        """Pickle the path: an exception is made of its message otherwise."""
+        return CompactedWhileRead, (self.path,)
 
 
 @dataclass(frozen=True, slots=True)
