@@ -254,6 +254,7 @@ def test_offsets_whose_records_were_deleted_since_are_not_restored_as_they_were(
     assert {(each.past_offset, each.log_start) for each in (restore, undo)} == {(10, 50)}
     admin.restore_offsets(group, then)
     assert admin.committed_offsets(group) == {where: CommittedOffset(50, -1, "ten")}
+    assert admin.restore_offsets(group, then) == [], "a second one has nothing to do"
 
 
 def test_repeated_commits_of_the_same_offsets_are_no_undo(admin: Admin, group: str) -> None:

@@ -57,6 +57,7 @@ from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
 from headgate.spark.options import OptionError
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
 
 __all__ = ["broker"]
 
@@ -306,7 +307,8 @@ def test_a_broker_that_is_away_is_told_before_the_wait_for_it(tmp_path: Path) ->
     assert printed.exit_code == 1
     first, last = printed.stderr.splitlines()
     assert (
-        first == "headgate spark land: no connection to 127.0.0.1:1: Connection refused; trying again for 1s"
+        first
+        == "headgate spark land: no connection to 127.0.0.1:1: Connection refused; waiting for it, up to 1s"
     )
     assert last == "headgate spark land: no connection to 127.0.0.1:1: Connection refused"
 
@@ -470,6 +472,9 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     """Nothing of the time between is in the tables. A target of an earlier version does not know its time."""
     log, target = Broker(tmp_path / "data"), tmp_path / "tables"
     log.append(0, [later_commit(1, 5)])
+    land(str(log.directory), str(target), is_sampling=False)
+    assert landed_until(str(target)) is None, "a server that runs has not marked all that it wrote"
+    (log.directory / CLEAN_SHUTDOWN_FILE).touch()
     began = datetime.now(UTC)
     land(str(log.directory), str(target), is_sampling=False)
     until = landed_until(str(target))
@@ -487,6 +492,7 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     assert progress is not None
     save_progress(Folder(str(target)), replace(progress, landed_until=None))
     assert landed_until(str(target)) is None and "landed until" not in told(until)
+    assert "until when the tables are complete is not known" in told(until)
 
 
 def test_files_of_later_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

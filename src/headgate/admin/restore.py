@@ -161,12 +161,17 @@ def plan_restore(
 def from_log_starts(
     planned: Iterable[PlannedRestore], starts: Mapping[TopicPartition, int], *, moves: bool
 ) -> list[PlannedRestore]:
-    """Note the offsets before the starts of their logs, and with `moves` take the starts instead."""
+    """Note the offsets before the starts of their logs.
+
+    With `moves` the starts are taken instead, and partitions that are there already are omitted.
+    """
     found = []
     for each in planned:
         start = starts.get(each.partition)
         if start is not None and each.restored is not None and each.restored.offset < start:
             moved = CommittedOffset(start, NO_LEADER_EPOCH, each.restored.metadata)
+            if moves and moved == each.committed:
+                continue  # it is there already
             restored = moved if moves else each.restored
             each = replace(each, restored=restored, past_offset=each.restored.offset, log_start=start)
         found.append(each)

@@ -116,7 +116,7 @@ def _say_if_away(source: str, timeout: str, further: Mapping[str, str]) -> None:
             with Cluster(options.bootstrap_servers, timeout_s=1, security=options.security) as cluster:
                 cluster.any_node()
     except NoNodeReachable as problem:
-        _say("land", f"{problem}; trying again for {timeout}")
+        _say("land", f"{problem}; waiting for it, up to {timeout}")
     except (OptionError, ClientError):
         pass  # the landing tells it
 
@@ -333,7 +333,9 @@ def _landed(
         raise _failed(command, str(problem), 2) from problem
     except (LandingRefused, OSError) as problem:
         raise _failed(command, str(problem)) from problem
-    if until is not None and asked >= until:
+    if until is None:
+        _say(command, "until when the tables are complete is not known: land from a server's port to know it")
+    elif asked >= until:
         _say(command, f"the tables are landed until {moment(millis(until))}: later changes are not in them")
     return found
 

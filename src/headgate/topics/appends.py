@@ -115,8 +115,12 @@ class Appends:
     def _checked(self, pending: _Pending, failure: BaseException | None) -> None:
         if failure is not None:
             self.on_failed(f"the check of a batch for {pending.partition} failed", failure)
-        queue = self._waiting[pending.partition.key]
-        queue.popleft().append(self.on_failed)  # it is the pending one: checks end and are told in order
+            pending.admitted = _FAILED
+        queue = self._waiting.get(pending.partition.key)
+        if queue is None:  # its check had ended before an earlier report came, which appended it
+            return
+        while queue and (admitted := queue[0].admitted) is not None:
+            queue.popleft().append(admitted, self.on_failed)
         if not queue:
             del self._waiting[pending.partition.key]
 
@@ -146,8 +150,8 @@ class _Pending:
         on_done: Callable[[Partition, AppendResult], None],
     ) -> None:
         self.partition = partition
-        self.admitted: Admitted | AppendResult = _FAILED
-        """The result of the check, which the other thread sets; this one if it fails."""
+        self.admitted: Admitted | AppendResult | None = None
+        """The result of the check; None until it ends. The other thread sets it, before its report."""
         self._data = data
         self._policy = policy
         self._now = now
@@ -159,7 +163,7 @@ class _Pending:
         """Check the batch, in any thread, with pauses for the loop."""
         self.admitted = admit(self._data, self._policy, self._now, pause=_pause)
 
-    def append(self, on_failed: OnFailed) -> None:
+    def append(self, admitted: Admitted | AppendResult, on_failed: OnFailed) -> None:
         """Append the batch, on the loop."""
         # The partition may have been closed and represented by a new object since.
         partition = self.partition.current
@@ -167,9 +171,7 @@ class _Pending:
             result = AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             try:
-                result = partition.append_admitted(
-                    self.admitted, self._now, self._verification, self._verified_at
-                )
+                result = partition.append_admitted(admitted, self._now, self._verification, self._verified_at)
             except Exception as failure:  # of this batch alone: others wait behind it
                 on_failed(f"an append to {partition} failed", failure)
                 result = _FAILED

@@ -73,8 +73,8 @@ def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
 def landed_until(target: str) -> datetime | None:
     """Return a time before which all that was written is landed, by the clock of the machine that landed it.
 
-    None if only an earlier version landed. Raises LandingRefused, OSError, OptionError if it is no folder or
-    URI.
+    None if that is not known: only an earlier version landed, or the source was the directory of a running
+    server. Raises LandingRefused, OSError, OptionError if it is no folder or URI.
     """
     folder = Folder(target)
     progress = read_progress(folder)

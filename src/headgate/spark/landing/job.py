@@ -47,9 +47,12 @@ from headgate.spark.landing.work import (
 )
 from headgate.spark.landing.workers import run_in_workers
 from headgate.spark.options import OptionError, Options, parse, source_option
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_KAFKA_CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
@@ -153,7 +156,7 @@ def _land(
     has_delta: bool,
 ) -> Landed:
     tables = _tables_of(folder, chosen)
-    began = time.time_ns() // 1000
+    began, tells_all = time.time_ns() // 1000, _tells_all(options)
     cluster_id, logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
@@ -182,7 +185,8 @@ def _land(
     except LandingFailed as problem:
         progress = replace(progress, is_merging=True)
         problems.append(f"files of past days are not merged: {problem}")
-    progress = replace(progress, landed_until=began)
+    if tells_all:
+        progress = replace(progress, landed_until=began)
     save_progress(folder, progress)
     if progress.has_delta:
         problems += delta_logs.sync_logs(folder, progress)
@@ -195,6 +199,13 @@ def _land(
         {where: one.end for where, one in landed.items()},
         {where: one.complete_from for where, one in landed.items() if one.gaps},
     )
+
+
+def _tells_all(options: Options) -> bool:
+    """Return whether all that is written can be landed: a running server has not marked all of it yet."""
+    if options.path is None:
+        return True
+    return any((options.path / name).exists() for name in (CLEAN_SHUTDOWN_FILE, _KAFKA_CLEAN_SHUTDOWN_FILE))
 
 
 def _tables_of(folder: Folder, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
