@@ -411,21 +411,26 @@ def test_records_of_the_history_topic_are_fetched_and_decoded(
     for at in range(30):
         alter(admin, group, p0=at)
     fill(admin)
-    commits: list[int] = []
-    with Cluster(broker.bootstrap_servers) as cluster:
-        for partition in cluster.partitions_of(OFFSETS_HISTORY_TOPIC):
-            offset = 0
-            while records := cluster.fetch(OFFSETS_HISTORY_TOPIC, partition, offset).records:
-                for at, record in iterate_records(records):
-                    offset = at + 1
-                    decoded = decode(record.key, record.value)
-                    if isinstance(decoded, OffsetCommit) and decoded.group_id == group:
-                        assert origin_of(record.headers) is not None
-                        commits.append(decoded.offset)
+
+    def moved() -> list[int]:
+        commits: list[int] = []
+        with Cluster(broker.bootstrap_servers) as cluster:
+            for partition in cluster.partitions_of(OFFSETS_HISTORY_TOPIC):
+                offset = 0
+                while records := cluster.fetch(OFFSETS_HISTORY_TOPIC, partition, offset).records:
+                    for at, record in iterate_records(records):
+                        offset = at + 1
+                        decoded = decode(record.key, record.value)
+                        if isinstance(decoded, OffsetCommit) and decoded.group_id == group:
+                            assert origin_of(record.headers) is not None
+                            commits.append(decoded.offset)
+        return commits
+
+    wait_until(lambda: len(moved()) >= 28, "compaction moves the commits", 20)
+    commits = moved()
     topic = admin.cluster.any_node().request(DeleteTopicsRequest(topic_names=[OFFSETS_HISTORY_TOPIC]), 3)
     assert topic.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert commits == list(range(len(commits)))
-    assert len(commits) >= 28
 
 
 def test_invalid_requests_are_refused_with_a_message(admin: Admin, group: str) -> None:

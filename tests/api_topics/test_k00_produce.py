@@ -18,6 +18,7 @@ from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
 from headgate.log.log import Log
 from headgate.server.log_gauges import log_gauges
+from headgate.topics.appends import Budget
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -559,6 +560,23 @@ def test_batches_wait_for_an_earlier_check_in_another_thread(
     node.aside.is_held = False
     assert produce(node, batch(b"afterwards")).base_offset == 2 * MANY + 2
     assert node.aside.count == 5
+
+
+def test_an_answer_that_cannot_be_given_leaves_nothing_behind(node: OneNode) -> None:
+    """The next batch of the partition does not wait for it."""
+    partition = node.topic("letters").partition(0)
+    node.aside.is_held = True
+
+    def fail(_: object, result: object) -> None:
+        raise ValueError(f"nobody takes {result}")
+
+    node.appends.append(partition, _many(b"a"), node.system_time(), Budget(), fail)
+    with pytest.raises(ValueError, match="nobody takes"):
+        node.aside.release()
+    node.aside.is_held = False
+    count = node.aside.count
+    assert produce(node, batch(b"b")).base_offset == MANY
+    assert node.aside.count == count
 
 
 def test_sequences_are_checked_in_order_whatever_the_checks_take(node: OneNode) -> None:

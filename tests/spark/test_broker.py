@@ -72,6 +72,10 @@ def test_a_topic_without_files_is_empty_in_a_directory_too(running: headgate.Bro
     admin.create_topics([NewTopic("unused", 2, 1)])["unused"].result(10)
     for topic in ("__transaction_state", "unused"):
         assert read(running, topic=topic) == rows_of(RECORDS_VIEW, running.data_dir, topic) == []
+    (running.data_dir / "unused-1").symlink_to(running.data_dir / "not-mounted")
+    with pytest.raises(MissingData, match="nothing of topic 'unused' in"):  # it may have been written
+        rows_of(RECORDS_VIEW, running.data_dir, "unused")
+    (running.data_dir / "unused-1").unlink()
     with pytest.raises(MissingData, match=r"nothing of topic 'unsed' in .* \(topics there: .*, unused\)"):
         rows_of(RECORDS_VIEW, running.data_dir, "unsed")
 

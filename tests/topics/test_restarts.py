@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import random
+import resource
+import threading
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,31 @@ def test_more_logs_than_are_synced_together_are_closed_on_a_real_disk(tmp_path: 
     (topic,) = (one for one in topics.all() if one.name == "letters")
     assert [values(topic, partition) for partition in range(count)] == [[b"%d" % one] for one in range(count)]
     topics.close()
+
+
+def test_a_stop_needs_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have all the threads that its limits allow: then one after another is synced."""
+    disk = Disk()
+    topics = Topics.open(OsFileSystem(), tmp_path, disk.settings, NOW)
+    topic = create(topics, disk, "letters", 5)
+    for partition in range(5):
+        append(topic, b"a", partition=partition)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    topics.close()
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+
+@pytest.mark.parametrize(("limit", "at_once"), [(64, 1), (256, 4), (1024, 16), (65536, 32)])
+def test_syncs_run_together_as_descriptors_allow(
+    monkeypatch: pytest.MonkeyPatch, limit: int, at_once: int
+) -> None:
+    """Connections and logs have most of them while a server stops."""
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    assert OsFileSystem().syncs_at_once == at_once
 
 
 def test_the_directory_of_a_log_without_a_record_is_deleted_with_its_topic(disk: Disk) -> None:

@@ -37,13 +37,14 @@ from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import EARLIEST, Cluster
-from headgate.client.errors import PartlyRefused, RequestRefused
+from headgate.client.errors import ClientError, PartlyRefused
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
 from headgate.client.security import NOT_SECURED, Security
+from headgate.client.survey import Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
 
@@ -318,9 +319,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         if not wanted:
             return plans
         try:
-            starts = self.cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
-        except RequestRefused:  # a partition is away; the restore itself does not need its log
+            found = Survey(self.cluster).offsets_at(wanted, EARLIEST)
+        except ClientError:  # the restore itself does not need the logs
             return plans
+        starts = {where: start for where, start in found.items() if not isinstance(start, ClientError)}
         return from_log_starts(plans, starts, moves=moves)
 
     def restore_offsets(

@@ -10,7 +10,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from concurrent.futures import ThreadPoolExecutor
+import resource
+import threading
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
@@ -264,14 +267,30 @@ class OsFileSystem:
 
     @property
     def syncs_at_once(self) -> int:
-        return _SYNCS_AT_ONCE
+        """Each takes two descriptors for a moment: a part of those that the process may have."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return max(1, min(limit // _DESCRIPTORS_A_SYNC, _MOST_SYNCS_AT_ONCE))
 
     def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
-        if not syncs:
-            return
-        with ThreadPoolExecutor(min(len(syncs), _SYNCS_AT_ONCE), "headgate-sync") as threads:
-            for done in [threads.submit(sync) for sync in syncs]:
-                done.result()
+        left = deque(syncs)
+
+        def work() -> None:
+            while left:
+                try:
+                    sync = left.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                sync()
+
+        threads: list[threading.Thread] = []
+        with suppress(RuntimeError):  # no more threads can be started: this one runs what is left
+            while len(threads) < len(syncs) - 1:
+                thread = threading.Thread(target=work, name="headgate-stop-sync")
+                thread.start()
+                threads.append(thread)
+        work()
+        for thread in threads:
+            thread.join()
 
     def lock(self, path: Path) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -283,8 +302,10 @@ class OsFileSystem:
         return OsLock(descriptor)
 
 
-_SYNCS_AT_ONCE: Final = 32
+_MOST_SYNCS_AT_ONCE: Final = 32
 """A journal makes the names and sizes of many files durable in one write."""
+_DESCRIPTORS_A_SYNC: Final = 64
+"""How many descriptors a process may have for each sync that it runs at the same time."""
 LARGEST_BYTES: Final = 1 << 28
 """Maximum size of an index, a snapshot and the like, which are read whole. A longer file is damaged."""
 _ASIDE_SUFFIX: Final = ".tmp"

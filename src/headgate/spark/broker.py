@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from headgate.client.cluster import (
     EARLIEST,
@@ -109,14 +110,16 @@ class FetchTask(Task):
     def _ends_now(
         self, cluster: Cluster, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Return the ends of the logs, or nothing if a topic is gone: the fetch of its records tells that."""
-        asked = dict.fromkeys(partitions, LATEST)
-        try:
-            return cluster.list_offsets(asked, isolation_level(self.is_committed_only)) if asked else {}
-        except RequestRefused as refusal:
-            if refusal.error not in _OF_NO_TOPIC:
-                raise
-            return {}
+        """Return the ends of the logs, without those of topics that are gone: their fetch tells it."""
+        ends: dict[TopicPartition, int] = {}
+        for _, some in groupby(sorted(partitions), key=lambda where: where.topic):
+            asked = dict.fromkeys(some, LATEST)
+            try:
+                ends |= cluster.list_offsets(asked, isolation_level(self.is_committed_only))
+            except RequestRefused as refusal:
+                if refusal.error not in _OF_NO_TOPIC:
+                    raise
+        return ends
 
     def _connected(self) -> Cluster:
         return connect(self.bootstrap_servers, self.timeout_s, self.leaders, self.security)

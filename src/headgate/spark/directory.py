@@ -14,11 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.log.filesystem import OsFileSystem, read_or_nothing
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.spark.plan import MissingData
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.catalogue_copy import read_catalogue
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
 SETTLE_S = 2.0
 """Maximum time in s to wait for a replacement of files."""
@@ -68,14 +70,23 @@ def topics_in(data_directory: Path) -> dict[str, dict[int, Path]]:
     return found
 
 
-def topics_known(data_directory: Path) -> dict[str, int]:
-    """Return the topics that Headgate has there, and their numbers of partitions, also those without files.
+def unwritten_topics(data_directory: Path) -> dict[str, int]:
+    """Return the topics of Headgate's catalogue that were never written, with their numbers of partitions.
 
+    Those whose files are missing are not among them: by the marker of the last stop, or by a link to nothing.
     Of a directory of Kafka, or if the catalogue cannot be read, there are none.
     """
     with suppress(OSError, CatalogueCorrupt):
         catalogue = read_catalogue(data_directory)
-        return {name: entry.partition_count for name, entry in catalogue.topics.items()}
+        stop = CleanStop.decode(read_or_nothing(OsFileSystem(), data_directory / CLEAN_SHUTDOWN_FILE))
+        written = stop.written if stop is not None else {}
+        folders = (_FOLDER_NAME.fullmatch(entry.name) for entry in data_directory.iterdir())
+        there = {match[1] for match in folders if match}
+        return {
+            name: entry.partition_count
+            for name, entry in catalogue.topics.items()
+            if name not in there and entry.topic_id.hex() not in written
+        }
     return {}
 
 

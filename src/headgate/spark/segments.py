@@ -21,7 +21,13 @@ from headgate.domain.ids import TopicName, TopicPartition
 from headgate.log.batch_scan import NO_END, PADDING, Chunk, Corruption, Scan, scan_chunk
 from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.walking import find_whole_batch, written_end
-from headgate.spark.directory import CompactedWhileRead, SegmentFile, segment_files, topics_in, topics_known
+from headgate.spark.directory import (
+    CompactedWhileRead,
+    SegmentFile,
+    segment_files,
+    topics_in,
+    unwritten_topics,
+)
 from headgate.spark.dividing import batch_starts
 from headgate.spark.file_transactions import Aborted, transactions_in, without_aborted
 from headgate.spark.options import EARLIEST, LATEST, Options
@@ -256,10 +262,10 @@ def _partitions(options: Options) -> dict[TopicPartition, Path]:
     assert options.path is not None
     available = topics_in(options.path)
     chosen = options.topics.among(available)
-    known = topics_known(options.path) if set(options.topics.required) - set(chosen) else {}
+    empty = unwritten_topics(options.path) if set(options.topics.required) - set(chosen) else {}
     for topic in options.topics.required:
-        if topic not in chosen and topic not in known:  # a topic has no files until it is written to
-            names = sorted({*available, *known})
+        if topic not in chosen and topic not in empty:
+            names = sorted({*available, *empty})
             there = f"topics there: {', '.join(names)}" if names else "there are no topics in it"
             raise MissingData(f"nothing of topic {topic!r} in {options.path} ({there})")
     found: dict[TopicPartition, Path] = {}
@@ -268,7 +274,7 @@ def _partitions(options: Options) -> dict[TopicPartition, Path]:
             found[TopicPartition(TopicName(topic), partition)] = available[topic][partition]
     for topic, partitions in options.topics.partitions.items():
         for partition in partitions:
-            if TopicPartition(topic, partition) not in found and partition >= known.get(topic, 0):
+            if TopicPartition(topic, partition) not in found and partition >= empty.get(topic, 0):
                 raise MissingData(f"there is no partition {topic}-{partition} in {options.path}")
     return found
 

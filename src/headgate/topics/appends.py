@@ -119,10 +119,12 @@ class Appends:
         queue = self._waiting.get(pending.partition.key)
         if queue is None:  # its check had ended before an earlier report came, which appended it
             return
-        while queue and (admitted := queue[0].admitted) is not None:
-            queue.popleft().append(admitted, self.on_failed)
-        if not queue:
-            del self._waiting[pending.partition.key]
+        try:
+            while queue and (admitted := queue[0].admitted) is not None:
+                queue.popleft().append(admitted, self.on_failed)
+        finally:
+            if not queue:
+                del self._waiting[pending.partition.key]
 
 
 class _Pending:
