@@ -323,10 +323,31 @@ def test_a_missing_sync_mark_is_no_loss_of_records(broker: Broker, tmp_path: Pat
         change()
         with pytest.raises(SourceAway, match=r"has no valid headgate\.synced"):
             land(str(broker.directory), str(target))
-        with pytest.raises(SourceAway, match="Land from the broker's port"):  # of a young one, for example
-            land(str(broker.directory), str(tmp_path / "new"))
     mark.write_bytes(whole)
     broker.append(0, [commit(9)])
+    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+
+
+def test_a_young_broker_has_nothing_to_land_from_its_directory(tmp_path: Path) -> None:
+    """No mark says what is durable: 0 rows would look like an answer."""
+    young = Broker(tmp_path / "young")
+    young.append(0, [commit(1)], durable=False)
+    with pytest.raises(SourceAway, match="Land from the broker's port"):
+        land(str(young.directory), str(tmp_path / "tables"))
+
+
+def test_a_young_log_does_not_keep_the_others_from_being_landed(broker: Broker, tmp_path: Path) -> None:
+    """A partition that got its first record has no mark yet: its broker writes it later."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    broker.append(0, [commit(9)])
+    broker.ends[7] = 0
+    broker.append(7, [commit(1)])
+    mark = broker.directory / f"{TOPIC}-7" / "headgate.synced"
+    whole = mark.read_bytes()
+    mark.unlink()
+    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+    mark.write_bytes(whole)
     assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
 
 

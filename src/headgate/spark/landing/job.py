@@ -360,20 +360,31 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[TopicPartition, 
             f"{progress.partitions[gone[0]].end}: records were lost, or it is another log; land it elsewhere"
         )
     wanted = {}
+    unmarked: list[TopicPartition] = []
     for where, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(where)
         start = landed.end if landed else first
         if not durable and _lacks_mark(options, where):
-            raise SourceAway(
-                f"{where} has no valid {SYNC_MARK_NAME}, which tells what of it is durable: its broker "
-                "writes the file after the first megabyte and at a stop, or it was not copied with the log. "
-                "Land from the broker's port, or start and stop it once"
-            )
+            unmarked.append(where)
+            if not landed:
+                continue  # a young log: the others are landed meanwhile
+            raise _unmarked(where)
         if durable < start:
             raise LandingRefused(
                 f"{where} ends at offset {durable}, but was landed up to {start}: "
                 "records were lost, or it is another log; land it elsewhere"
             )
         wanted[where] = start, durable
+    young = [where for where in unmarked if where.topic == GROUP_OFFSETS_TOPIC]
+    if young and not any(where.topic == GROUP_OFFSETS_TOPIC for where in wanted):
+        raise _unmarked(young[0])
     ends = ends_of_ranges(options, wanted)
     return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])
+
+
+def _unmarked(where: TopicPartition) -> SourceAway:
+    return SourceAway(
+        f"{where} has no valid {SYNC_MARK_NAME}, which tells what of it is durable: its broker writes the "
+        "file after the first megabyte and at a stop, or it was not copied with the log. Land from the "
+        "broker's port, or start and stop it once"
+    )
