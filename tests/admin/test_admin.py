@@ -376,3 +376,21 @@ def test_offsets_and_groups_are_deleted(admin: Admin, group: str) -> None:
 
 def _kafka(partition: TopicPartition, offset: int) -> KafkaTopicPartition:
     return KafkaTopicPartition(partition.topic, partition.partition, offset)
+
+
+def test_a_share_group_is_not_taken_for_one_that_commits(admin: Admin) -> None:
+    """It has no committed offsets: a rewind would pause it, wait for its members, and then fail."""
+    admin.create_topic("jobs")
+    first = TopicPartition("jobs", 0)
+    admin.alter_share_offsets("work", {first: 0})
+    for change in (
+        lambda: admin.rewind("work", {first: 0}),
+        lambda: admin.plan_rewind("work", {first: 0}),
+        lambda: admin.plan_reset("work", [first], ToEarliest()),
+        lambda: admin.alter_offsets("work", {first: 0}),
+        lambda: admin.undo("work"),
+    ):
+        with pytest.raises(RequestRefused, match="It is a share group: see rewind_share_group"):
+            change()
+    assert not admin.list_paused_partitions("work")
+    admin.delete_groups(["work"])

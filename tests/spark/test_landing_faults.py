@@ -31,6 +31,7 @@ from tests.spark.test_landing import (
     commit,
     event,
     rows,
+    where,
 )
 from typer.testing import CliRunner
 
@@ -346,9 +347,13 @@ def test_a_young_log_does_not_keep_the_others_from_being_landed(broker: Broker, 
     mark = broker.directory / f"{TOPIC}-7" / "headgate.synced"
     whole = mark.read_bytes()
     mark.unlink()
-    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+    landed = land(str(broker.directory), str(target))
+    assert (landed.rows["offset_commits"], landed.unmarked) == (1, (where(7),))
+    printed = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(target)])
+    assert f"; nothing yet from {TOPIC}-7: their broker has not marked" in printed.stdout
     mark.write_bytes(whole)
-    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+    landed = land(str(broker.directory), str(target))
+    assert (landed.rows["offset_commits"], landed.unmarked) == (1, ())
 
 
 def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path: Path) -> None:
@@ -495,11 +500,14 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     log.append(0, [later_commit(1, 5)])
     land(str(log.directory), str(target), is_sampling=False)
     assert landed_until(str(target)) is None, "a server that runs has not marked all that it wrote"
+    stop = datetime.now(UTC) - timedelta(hours=1)
     (log.directory / CLEAN_SHUTDOWN_FILE).touch()
-    began = datetime.now(UTC)
+    os.utime(log.directory / CLEAN_SHUTDOWN_FILE, (stop.timestamp(), stop.timestamp()))
     land(str(log.directory), str(target), is_sampling=False)
     until = landed_until(str(target))
-    assert until is not None and began - timedelta(milliseconds=1) <= until <= datetime.now(UTC)
+    assert until is not None and abs(until - stop) <= timedelta(milliseconds=1), (
+        "nothing is there since the stop"
+    )
 
     def told(at: datetime) -> str:
         printed = CliRunner().invoke(app, ["spark", question, str(target), "--as-of", at.isoformat()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -37,7 +38,7 @@ from headgate.admin.topics import TopicAdmin
 from headgate.admin.transactions import TransactionAdmin
 from headgate.client import configs, expiry, groups, history, offsets, pauses
 from headgate.client.cluster import EARLIEST, Cluster
-from headgate.client.errors import ClientError, PartlyRefused
+from headgate.client.errors import ClientError, PartlyRefused, RequestRefused, VersionNotSupported
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
@@ -466,6 +467,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
     def _rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> Rewind:
         refuse_impossible({one: where for one, where in targets.items() if isinstance(where, int)})
+        self._refuse_share_group(group_id)
         return Rewind(
             cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
         )
@@ -488,10 +490,20 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
                 self._refuse_active(group_id, planned)
             raise
 
+    def _refuse_share_group(self, group_id: str) -> None:
+        """Refuse what changes committed offsets, of which share groups have none. Raises `RequestRefused`."""
+        with suppress(VersionNotSupported):
+            if self.describe_share_groups([group_id])[group_id] is not None:
+                reason = "It is a share group: see rewind_share_group and alter_share_offsets"
+                raise RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND, reason)
+
     def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""
         group = self.describe_group(group_id)
-        if group is None or not group.is_active:
+        if group is None:
+            self._refuse_share_group(group_id)
+            return
+        if not group.is_active:
             return
         if places is None or group.group_type != groups.CONSUMER or not self.knows_pauses(group_id):
             raise GroupIsActive(group)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _FEW_PARTITIONS = 8
+_MOST_NAMED = 3
 
 spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
@@ -220,6 +221,11 @@ def _summary(landed: Landed) -> str:
             f", {len(landed.incomplete)} of them with gaps: records were removed before they were landed "
             "(progress.json)"
         )
+    if landed.unmarked:
+        which = ", ".join(map(str, landed.unmarked[:_MOST_NAMED]))
+        rest = len(landed.unmarked) - _MOST_NAMED
+        which += f" and {rest} more" if rest > 0 else ""
+        summary += f"; nothing yet from {which}: their broker has not marked what is durable"
     return summary
 
 

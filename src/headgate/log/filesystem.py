@@ -288,9 +288,11 @@ class OsFileSystem:
                 thread = threading.Thread(target=work, name="headgate-stop-sync")
                 thread.start()
                 threads.append(thread)
-        work()
-        for thread in threads:
-            thread.join()
+        try:
+            work()
+        finally:
+            for thread in threads:
+                thread.join()
 
     def lock(self, path: Path) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -111,11 +112,15 @@ class FetchTask(Task):
         self, cluster: Cluster, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Return the ends of the logs, without those of topics that are gone: their fetch tells it."""
+        level, wanted = isolation_level(self.is_committed_only), sorted(partitions)
+        if not wanted:
+            return {}
+        with suppress(RequestRefused):  # of one topic: then each is asked by itself
+            return cluster.list_offsets(dict.fromkeys(wanted, LATEST), level)
         ends: dict[TopicPartition, int] = {}
-        for _, some in groupby(sorted(partitions), key=lambda where: where.topic):
-            asked = dict.fromkeys(some, LATEST)
+        for _, some in groupby(wanted, key=lambda where: where.topic):
             try:
-                ends |= cluster.list_offsets(asked, isolation_level(self.is_committed_only))
+                ends |= cluster.list_offsets(dict.fromkeys(some, LATEST), level)
             except RequestRefused as refusal:
                 if refusal.error not in _OF_NO_TOPIC:
                     raise

@@ -119,12 +119,14 @@ class Appends:
         queue = self._waiting.get(pending.partition.key)
         if queue is None:  # its check had ended before an earlier report came, which appended it
             return
-        try:
-            while queue and (admitted := queue[0].admitted) is not None:
-                queue.popleft().append(admitted, self.on_failed)
-        finally:
-            if not queue:
-                del self._waiting[pending.partition.key]
+        while queue and (admitted := queue[0].admitted) is not None:
+            first = queue.popleft()
+            try:
+                first.append(admitted, self.on_failed)
+            except Exception as problem:  # of its producer's answer: the next ones are answered all the same
+                self.on_failed(f"the answer for a batch of {first.partition} failed", problem)
+        if not queue:
+            self._waiting.pop(pending.partition.key, None)
 
 
 class _Pending:

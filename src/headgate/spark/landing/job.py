@@ -72,12 +72,14 @@ class SourceAway(LandingFailed):
 class Landed:
     """Result of a run: new rows by table, and the landed end offset of each partition.
 
-    `incomplete` has the partitions with gaps, and the offset from which on all records are landed.
+    `incomplete` has the partitions with gaps, and the offset from which on all records are landed. `unmarked`
+    has those of a directory of which nothing is landed yet, as nothing tells what of them is durable.
     """
 
     rows: dict[str, int]
     ends: dict[TopicPartition, int]
     incomplete: dict[TopicPartition, int]
+    unmarked: tuple[TopicPartition, ...] = ()
 
 
 def run_here(tasks: Sequence[Task]) -> list[Result]:
@@ -156,7 +158,7 @@ def _land(
     has_delta: bool,
 ) -> Landed:
     tables = _tables_of(folder, chosen)
-    began, tells_all = time.time_ns() // 1000, _tells_all(options)
+    until = _written_until(options)
     cluster_id, logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
@@ -185,8 +187,8 @@ def _land(
     except LandingFailed as problem:
         progress = replace(progress, is_merging=True)
         problems.append(f"files of past days are not merged: {problem}")
-    if tells_all:
-        progress = replace(progress, landed_until=began)
+    if until is not None:
+        progress = replace(progress, landed_until=until)
     save_progress(folder, progress)
     if progress.has_delta:
         problems += delta_logs.sync_logs(folder, progress)
@@ -198,14 +200,21 @@ def _land(
         rows,
         {where: one.end for where, one in landed.items()},
         {where: one.complete_from for where, one in landed.items() if one.gaps},
+        tuple(where for where in sorted(logs) if where not in landed and _lacks_mark(options, where)),
     )
 
 
-def _tells_all(options: Options) -> bool:
-    """Return whether all that is written can be landed: a running server has not marked all of it yet."""
+def _written_until(options: Options) -> int | None:
+    """Return a time, in us, before which all that was written is marked as durable; None: it is not known.
+
+    A running server has not marked all of it. After a clean stop, or in a copy, all until that stop is there.
+    """
     if options.path is None:
-        return True
-    return any((options.path / name).exists() for name in (CLEAN_SHUTDOWN_FILE, _KAFKA_CLEAN_SHUTDOWN_FILE))
+        return time.time_ns() // 1000
+    for name in (CLEAN_SHUTDOWN_FILE, _KAFKA_CLEAN_SHUTDOWN_FILE):
+        with suppress(FileNotFoundError):
+            return (options.path / name).stat().st_mtime_ns // 1000
+    return None
 
 
 def _tables_of(folder: Folder, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
