@@ -47,6 +47,9 @@ _BY_CODE = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot read or write this log: its own log says why",
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
+    ErrorCode.CORRUPT_MESSAGE: (
+        "a batch of this log is damaged: `headgate log verify` names it, and a reset of the group passes it"
+    ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`headgate topics --describe` lists topics and partitions",
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted in the meantime, so nothing was changed",
     ErrorCode.CONCURRENT_TRANSACTIONS: "its last transaction is still being ended: try again",

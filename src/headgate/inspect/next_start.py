@@ -23,7 +23,7 @@ class NextStart:
         if self.refusal is not None:
             return (
                 "The server does not open this log and does not change it; clients get a storage error. "
-                "Restore the file from a backup."
+                "Restore the data directory from a backup."
             )
         if self.recovery is not None:
             return (

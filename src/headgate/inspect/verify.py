@@ -330,7 +330,7 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
             findings.error(
                 IDENTITY_FILE,
                 "the cluster id is missing",
-                f"{_NO_START} Restore the file from a backup.",
+                f"{_NO_START} Restore the data directory from a backup.",
             )
     elif not _is_id(found) or (known is not None and found != known):
         what = f"it has {found}, the catalogue {known}" if _is_id(found) else "it has no valid cluster id"
@@ -338,7 +338,7 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
         findings.error(
             IDENTITY_FILE,
             what,
-            f"{_NO_START} Restore the file from a backup{remedy}",
+            f"{_NO_START} Restore the data directory from a backup{remedy}",
         )
 
 

@@ -61,7 +61,7 @@ _KEYS_OF_SHARDS: dict[str, str] = {
     TRANSACTION_STATE_TOPIC: "transactional ids",
 }
 """The topics whose logs are loaded by shards, and what the keys of these are."""
-_RESTORE = "Restore the file from a backup if there is one."
+_RESTORE = "Restore the data directory from a backup if there is one."
 
 
 @dataclass(slots=True, frozen=True)

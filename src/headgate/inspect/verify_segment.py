@@ -297,4 +297,4 @@ class SegmentCheck:
         self.state.findings.error(self.name, what, next_step, position=position)
 
 
-_RESTORE = "Restore the file from a backup if there is one."
+_RESTORE = "Restore the data directory from a backup if there is one."

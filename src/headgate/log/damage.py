@@ -18,8 +18,8 @@ def missing(directory: Path, first: int, following: int, *, reason: str = "") ->
     """Return the error for missing records with offsets `first` to `following - 1`."""
     return RecordsMissing(
         errno.EIO,
-        f"the records from {first} to {following - 1} are missing{reason}; restore their segments from a "
-        "copy (`headgate log verify` tells more)",
+        f"the records from {first} to {following - 1} are missing{reason}; restore the data directory "
+        "from a copy (`headgate log verify` tells more)",
         str(directory),
     )
 
