@@ -394,3 +394,14 @@ def test_a_share_group_is_not_taken_for_one_that_commits(admin: Admin) -> None:
             change()
     assert not admin.list_paused_partitions("work")
     admin.delete_groups(["work"])
+
+
+def test_a_cluster_without_share_groups_resets_others(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka answers a description with UNSUPPORTED_VERSION where its feature share.version is off."""
+
+    def refuse(group_ids: list[str]) -> None:
+        raise RequestRefused(f"group {group_ids[0]}", ErrorCode.UNSUPPORTED_VERSION)
+
+    monkeypatch.setattr(admin, "describe_share_groups", refuse)
+    first = TopicPartition(FLIGHTS, 0)
+    assert len(admin.plan_reset("not-there-yet", [first], ToEarliest())) == 1

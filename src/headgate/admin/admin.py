@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -492,10 +491,13 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
     def _refuse_share_group(self, group_id: str) -> None:
         """Refuse what changes committed offsets, of which share groups have none. Raises `RequestRefused`."""
-        with suppress(VersionNotSupported):
-            if self.describe_share_groups([group_id])[group_id] is not None:
-                reason = "It is a share group: see rewind_share_group and alter_share_offsets"
-                raise RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND, reason)
+        try:
+            found = self.describe_share_groups([group_id])[group_id]
+        except (VersionNotSupported, RequestRefused):  # the cluster has no share groups, or does not tell
+            return
+        if found is not None:
+            reason = "It is a share group: see rewind_share_group and alter_share_offsets"
+            raise RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
     def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""
