@@ -43,9 +43,9 @@ class GroupIsActive(ClientError):
         members = f"{count} member{'' if count == 1 else 's'}"
         message = f"group {group.group_id} is active: state {group.state}, {members}"
         if unpaused:
-            message += f"; not paused: {_some(unpaused)}"
+            message += f"; not paused: {first_of(unpaused)}"
         if unreleased:
-            message += f"; paused, but not released yet: {_some(unreleased)}"
+            message += f"; paused, but not released yet: {first_of(unreleased)}"
         super().__init__(message)
 
 
@@ -55,7 +55,7 @@ class NotPaused(ClientError):
     def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         self.group_id = group_id
         self.partitions = tuple(partitions)
-        super().__init__(f"group {group_id}: not paused: {_some(partitions)}")
+        super().__init__(f"group {group_id}: not paused: {first_of(partitions)}")
 
 
 class NotReleased(ClientError):
@@ -68,15 +68,15 @@ class NotReleased(ClientError):
         self.group_id = group_id
         self.waiting_for = tuple(waiting_for)
         owners = sorted({one.owner for one in waiting_for if one.owner is not None})
-        which = _some([one.partition for one in waiting_for])
+        which = first_of([one.partition for one in waiting_for])
         message = f"group {group_id}: not released after {timeout_s:g} s: {which}"
         if owners:
             message += f"; owned by {', '.join(owners[:MOST_NAMED])}"
         unowned = [one.partition for one in waiting_for if one.owner is None]
         if unowned:
             message += (
-                f"; no member has records of {_some(unowned)}, but dead letters or other changes wait to be "
-                "written: the broker's log says why"
+                f"; no member has records of {first_of(unowned)}, but dead letters or other changes wait to "
+                "be written: the broker's log says why"
             )
         super().__init__(message)
 
@@ -92,12 +92,13 @@ class RewindUnfinished(ClientError):
         self.group_id = group_id
         self.partitions = tuple(partitions)
         super().__init__(
-            f"group {group_id}: the rewind is unfinished: {_some(partitions)} may still be paused, and "
+            f"group {group_id}: the rewind is unfinished: {first_of(partitions)} may still be paused, and "
             f"{state}. Rewind again, or resume the partitions"
         )
 
 
-def _some(partitions: Sequence[TopicPartition]) -> str:
+def first_of(partitions: Sequence[TopicPartition]) -> str:
+    """Return the first few partitions, and how many more there are."""
     rest = len(partitions) - MOST_NAMED
     return ", ".join(map(str, partitions[:MOST_NAMED])) + (f" and {rest} more" if rest > 0 else "")
 
@@ -152,8 +153,5 @@ class HistoryUnknown(ClientError):
         self.group_id = group_id
         self.partitions = tuple(partitions)
         self.time = time
-        first = ", ".join(map(str, self.partitions[:MOST_NAMED]))
-        rest = len(self.partitions) - MOST_NAMED
-        which = first + (f" and {rest} more" if rest > 0 else "")
         when = "before the last change" if time is None else "at that time"
-        super().__init__(f"group {group_id}: the offset {when} is unknown in {which}")
+        super().__init__(f"group {group_id}: the offset {when} is unknown in {first_of(self.partitions)}")

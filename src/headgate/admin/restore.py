@@ -119,11 +119,11 @@ def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
     if unknown:
         raise HistoryUnknown(group_id, unknown)
     newest = [each.changes[0] for each in changed]
-    undone = [change.undone_at for change in newest]
+    undone = [change.undone_at for change in newest if change.undone_at is not None]
     return PlannedUndo(
         max(change.time for change in newest),
         tuple(sorted(planned, key=lambda one: one.partition)),
-        max((time for time in undone if time is not None), default=None) if None not in undone else None,
+        max(undone) if len(undone) == len(newest) else None,
         newest[0].author,
     )
 

@@ -81,9 +81,9 @@ class Options(Connecting):
 def produce(options: Options) -> None:
     """Produce a record of each line of standard input.
 
-    The options are those of kafka-console-producer.sh, without properties of
-    clients. Records are stored once, also if a response is lost;
-    those of one key go into the partition that Kafka's clients choose.
+    The options are those of kafka-console-producer.sh, without properties of clients.
+    Records are stored once, also if a response is lost; those of one key go into the partition that Kafka's
+    clients choose.
 
     echo hello | headgate produce --topic greetings
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _FEW_PARTITIONS = 8
-_MOST_NAMED = 3
 
 spark = typer.Typer(name="spark", no_args_is_help=True, help="Make tables of the coordinators' logs.")
 
@@ -222,10 +221,11 @@ def _summary(landed: Landed) -> str:
             "(progress.json)"
         )
     if landed.unmarked:
-        which = ", ".join(map(str, landed.unmarked[:_MOST_NAMED]))
-        rest = len(landed.unmarked) - _MOST_NAMED
-        which += f" and {rest} more" if rest > 0 else ""
-        summary += f"; nothing yet from {which}: their broker has not marked what is durable"
+        from headgate.admin.errors import first_of
+
+        summary += (
+            f"; nothing yet from {first_of(landed.unmarked)}: their broker has not marked what is durable"
+        )
     return summary
 
 

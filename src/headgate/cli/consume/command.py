@@ -13,9 +13,9 @@ from headgate.cli.option_classes import takes_options
 def consume(options: Options) -> None:
     """Print records as they come.
 
-    The options are those of kafka-console-consumer.sh, without properties of
-    clients, with --to-end and --output. Without --group the
-    command leaves no trace in the cluster: no group, no offsets.
+    The options are those of kafka-console-consumer.sh, without properties of clients,
+    with --to-end and --output. Without --group the command leaves no trace in the cluster: no group, no
+    offsets.
 
     headgate consume --topic orders --from-beginning --to-end
 
