@@ -57,7 +57,7 @@ OPENING = (
 
 OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     "headgate-sync": ("runtime.syncing:ThreadSyncer._work",),
-    "headgate-stop-sync": ("log.filesystem:OsFileSystem.run_together.<locals>.work",),
+    "headgate-stop-sync": ("log.sync:run_together.<locals>.work",),
     "headgate-checkpoint*": (),
     "headgate-compaction*": OPENING,
     "headgate-history*": (

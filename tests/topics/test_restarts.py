@@ -7,6 +7,7 @@ import json
 import random
 import resource
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem, PowerCut
+from headgate.log.sync import SyncRequest
 from headgate.server.identity import cluster_id
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
@@ -82,9 +84,12 @@ def test_logs_whose_syncs_run_together_are_closed_each_by_itself(
 ) -> None:
     """In any order; one that fails keeps no other from being closed, and the stop is not a clean one."""
     monkeypatch.setattr(MemoryFileSystem, "syncs_at_once", 4)
-    monkeypatch.setattr(
-        MemoryFileSystem, "run_together", lambda _, syncs: [sync() for sync in reversed(syncs)]
-    )
+
+    def backwards(requests: Sequence[SyncRequest]) -> None:
+        for request in reversed(requests):
+            request.run_quietly()
+
+    monkeypatch.setattr("headgate.topics.topics.run_together", backwards)
     topics = disk.start()
     topic = create(topics, disk, "letters", 10)
     for partition in range(10):

@@ -7,7 +7,6 @@ that the file already has, as recovery does, takes no memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -143,11 +142,6 @@ class Overlay:
     def syncs_at_once(self) -> int:
         """One: they do nothing."""
         return 1
-
-    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
-        """Run one after another."""
-        for sync in syncs:
-            sync()
 
     def lock(self, path: Path) -> Lock:
         return _never(path)

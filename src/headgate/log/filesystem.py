@@ -11,15 +11,11 @@ import errno
 import fcntl
 import os
 import resource
-import threading
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from headgate.log.header import Buffer
@@ -138,10 +134,6 @@ class FileSystem(Protocol):
     @property
     def syncs_at_once(self) -> int:
         """How many syncs of different files are worth being run together."""
-        ...
-
-    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
-        """Run syncs of different files, each to its end. None of them raises OSError."""
         ...
 
     def lock(self, path: Path) -> Lock:
@@ -270,29 +262,6 @@ class OsFileSystem:
         """Each takes two descriptors for a moment: a part of those that the process may have."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return max(1, min(limit // _DESCRIPTORS_A_SYNC, _MOST_SYNCS_AT_ONCE))
-
-    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
-        left = deque(syncs)
-
-        def work() -> None:
-            while left:
-                try:
-                    sync = left.popleft()
-                except IndexError:  # another thread took the last one
-                    return
-                sync()
-
-        threads: list[threading.Thread] = []
-        with suppress(RuntimeError):  # no more threads can be started: this one runs what is left
-            while len(threads) < len(syncs) - 1:
-                thread = threading.Thread(target=work, name="headgate-stop-sync")
-                thread.start()
-                threads.append(thread)
-        try:
-            work()
-        finally:
-            for thread in threads:
-                thread.join()
 
     def lock(self, path: Path) -> OsLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

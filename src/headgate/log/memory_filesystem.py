@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -419,11 +419,6 @@ class MemoryFileSystem:
     def syncs_at_once(self) -> int:
         """One: a test repeats the order of all changes."""
         return 1
-
-    def run_together(self, syncs: Sequence[Callable[[], None]]) -> None:
-        """Run one after another."""
-        for sync in syncs:
-            sync()
 
     def lock(self, path: Path) -> MemoryLock:
         if path in self._locked:

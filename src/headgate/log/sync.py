@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import threading
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headgate.log.filesystem import File, FileSystem
@@ -88,3 +91,30 @@ class SyncRequest:
         for segment, _, _ in self.parts:
             segment.unpin()
         self.parts = []
+
+
+def run_together(requests: Sequence[SyncRequest]) -> None:
+    """Run requests of different logs at the same time, as far as threads can be started. Return when all have
+    run. An OSError is left to `Log.complete_sync`.
+    """
+    left = deque(requests)
+
+    def work() -> None:
+        while left:
+            try:
+                request = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            request.run_quietly()
+
+    threads: list[threading.Thread] = []
+    with suppress(RuntimeError):  # no more threads can be started: this one runs what is left
+        while len(threads) < len(requests) - 1:
+            thread = threading.Thread(target=work, name="headgate-stop-sync")
+            thread.start()
+            threads.append(thread)
+    try:
+        work()
+    finally:
+        for thread in threads:
+            thread.join()

@@ -28,6 +28,7 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, Topi
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.domain.topic_names import collision_key, why_invalid
 from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
+from headgate.log.sync import SyncRequest, run_together
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.catalogue_opening import PARTITION_DIRECTORY, open_catalogue
@@ -45,7 +46,6 @@ from headgate.topics.waiters import PartitionKey, Waiters
 
 if TYPE_CHECKING:
     from headgate.log.compaction import Steps
-    from headgate.log.sync import SyncRequest
     from headgate.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -443,7 +443,7 @@ class Topics:
                 begun.append((partition, partition.begin_close()))
             except OSError as problem:
                 failed.append((partition, problem))
-        self._shared.fs.run_together([sync.run_quietly for _, sync in begun if sync is not None])
+        run_together([sync for _, sync in begun if sync is not None])
         for partition, sync in begun:
             try:
                 partition.end_close(sync)
