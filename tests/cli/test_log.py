@@ -1,4 +1,4 @@
-"""`headgate log dump` and `headgate log verify`, for users and for programs."""
+"""`headgate log dump`, `verify` and `mend`, for users and for programs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def as_json(*arguments: str | Path) -> dict[str, Any]:
 # Refused directories and options.
 
 
-@pytest.mark.parametrize("command", ["dump", "verify"])
+@pytest.mark.parametrize("command", ["dump", "verify", "mend"])
 def test_a_path_that_is_not_a_data_directory_is_refused(tmp_path: Path, command: str) -> None:
     """A missing path, a file, or another directory: the exit code is 2, the message says what is expected."""
     (tmp_path / "file").write_text("")
@@ -330,3 +330,95 @@ def test_damage_has_exit_code_1_a_position_and_advice(data_dir: Path) -> None:
     (found,) = [found for found in report["findings"] if found["severity"] == "error"]
     assert found.keys() == {"severity", "file", "position", "what", "next_step"}
     assert (found["file"], found["position"]) == (LAST, 0)
+
+
+# mend.
+
+
+def test_mending_is_shown_first_and_executed_on_request(data_dir: Path) -> None:
+    """Both name the file, the offsets that are lost and the next step; afterwards nothing is damaged."""
+    path = data_dir / LAST
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    finished = process("mend", data_dir)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    loss, lost, step = finished.stdout.splitlines()
+    assert loss == f"{LAST}, byte 0: the checksum of the batch is wrong"
+    assert lost.startswith("       offsets 195 to 197 (3 offsets) have no record any more; ")
+    assert step == "Nothing was changed. Copy the directory, then run it again with --execute."
+    assert path.read_bytes() == data
+    finished = process("mend", data_dir, "--partition", FLIGHTS, "--execute")
+    assert (finished.returncode, finished.stdout.splitlines()[:2]) == (0, [loss, lost])
+    assert finished.stdout.splitlines()[2:] == [f"Mended 1 log. Check: headgate log verify {data_dir}"]
+    report = as_json("verify", data_dir)
+    assert report["errors"] == 0
+    assert "the records from 195 to 197 were lost" in [one["what"] for one in report["findings"]]
+    finished = process("mend", data_dir)
+    assert (finished.returncode, finished.stdout) == (0, "Nothing is damaged.\n")
+
+
+def test_mending_as_json_has_every_loss(data_dir: Path) -> None:
+    """By partition; sizes in bytes."""
+    path = data_dir / LAST
+    size = path.stat().st_size
+    path.write_bytes(b"")
+    (log,) = as_json("mend", data_dir)["logs"]
+    assert log.keys() == {"partition", "problem", "losses"}
+    assert (log["partition"], log["problem"]) == (FLIGHTS, None)
+    (loss,) = log["losses"]
+    assert (loss["first_offset"], loss["dropped_bytes"]) == (195, 0)
+    assert loss["end_offset"] > 195
+    assert size
+
+
+def test_what_cannot_be_mended_has_exit_code_1(data_dir: Path) -> None:
+    """A small file that decides which segments there are. Other logs are mended."""
+    (data_dir / FLIGHTS / "headgate.compaction").write_bytes(b"nothing")
+    path = data_dir / OFFSETS / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    finished = headgate("mend", data_dir, "--execute")
+    assert finished.exit_code == 1
+    assert (
+        f"{FLIGHTS}: it cannot be mended: headgate.compaction cannot be read; restore it" in finished.stdout
+    )
+    assert "Mended 1 log." in finished.stdout
+
+
+def test_nothing_is_mended_under_a_running_server(data_dir: Path) -> None:
+    """Nor in a log that is not there."""
+    with run(data_dir=data_dir):
+        finished = headgate("mend", data_dir, "--execute")
+    assert (finished.exit_code, finished.stderr) == (
+        2,
+        f"headgate: {data_dir} is in use by a server: stop it first\n",
+    )
+    finished = headgate("mend", data_dir, "--partition", "flihgts-0")
+    assert (finished.exit_code, finished.stderr) == (
+        2,
+        f"headgate: {data_dir} has no log flihgts-0; did you mean flights-0?\n",
+    )
+
+
+def test_clients_read_a_mended_log_to_its_end(data_dir: Path) -> None:
+    """Over the offsets that have no record."""
+    path = data_dir / LAST
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    assert headgate("mend", data_dir, "--execute").exit_code == 0
+    with run(data_dir=data_dir) as broker:
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "any",
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition("flights", 0, 190)])
+        offsets = []
+        while (message := consumer.poll(20)) is not None and not message.error():
+            offsets.append(message.offset())
+        consumer.close()
+    assert offsets[:7] == [190, 191, 192, 193, 194, 198, 199]

@@ -23,7 +23,7 @@ from headgate.core.share.state.shard import ShareStateShard
 from headgate.core.transactions.shard import TransactionShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Millis
-from headgate.log.batch import Record, encode_batch, iterate_records
+from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.filesystem import OsFileSystem
 from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
@@ -146,10 +146,13 @@ def _look_at(partition: Partition, seen: Seen) -> None:
             at += 1
             continue
         assert result.error == ErrorCode.NONE, (name, at, result.error)
-        for offset, record in iterate_records(result.records):
-            if offset >= at:
-                records.append((offset, record.value))
-        at = records[-1][0] + 1
+        data, position = result.records, 0
+        while position < len(data):
+            header = read_header(data, position)
+            found = iterate_records(data[position : position + header.size])
+            records += [(offset, one.value) for offset, one in found if offset >= at]
+            position += header.size
+            at = header.next_offset
     seen.records[name], seen.bad_batches[name] = records, bad
     seen.epochs[name] = [partition.end_offset_of_epoch(epoch) for epoch in range(2)]
     if partition.topic.name in (DURABLE, CACHED):

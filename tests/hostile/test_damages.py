@@ -2,7 +2,8 @@
 
 The table of `tests/damage` has selected kinds of damage. Here any file is damaged in many ways at any
 position. The requirement is the same: the server either serves all durable data, or refuses part of it and
-changes nothing there; and `headgate log verify` predicts the result.
+changes nothing there; and `headgate log verify` predicts the result. `headgate log mend` makes every log
+open, with all of its whole batches.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from random import Random
 import pytest
 from tests.damage.damages import Target
 from tests.damage.directories import build
+from tests.damage.mending import check_mended
 from tests.damage.observe import observe
 from tests.damage.table import try_out
 
@@ -108,3 +110,37 @@ def test_random_damages_come_to_what_verify_says(
         outcomes["no such file" if cell is None else cell.outcome] += 1
     assert outcomes, "not one damage was tried"
     print(f"{sum(outcomes.values())} damages: {dict(outcomes)}")
+
+
+def test_logs_with_random_damages_are_mended(
+    tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any segment of any partition, at any position."""
+    seconds: float = pytestconfig.getoption("hostile_seconds")
+    seed: int = pytestconfig.getoption("hostile_seed")
+    print(f"--hostile-seed {seed}")
+    random = Random(seed)
+    monkeypatch.setattr(logging.getLogger("headgate"), "propagate", False)
+    ends = build(tmp_path)
+    shutil.copytree(ends.closed, tmp_path / "whole")
+    whole = observe(tmp_path / "whole")
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        ending, source = random.choice([("closed", ends.closed), ("killed", ends.killed)])
+        files = [path for path in source.rglob("*.log") if path.parent.name != "catalogue"]
+        name = str(random.choice(sorted(files)).relative_to(source))
+        change, fraction, draws = random.choice(CHANGES), random.random(), random.getrandbits(32)
+
+        def damage(path: Path, older: Path) -> None:
+            data = path.read_bytes()
+            path.write_bytes(change(data, int(fraction * len(data)), Random(draws)))  # noqa: B023
+
+        data_dir = tmp_path / "mended"
+        try:
+            target = Target(name, name)
+            check_mended(ends, ending, whole, (target, damage), data_dir, is_flip=change is _flip)
+        except AssertionError as problem:
+            pytest.fail(f"{change.__name__} at {fraction} of {name}, {ending}, draws {draws}: {problem}")
+        shutil.rmtree(data_dir)
+        count += 1
+    assert count, "not one damage was tried"

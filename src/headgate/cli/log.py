@@ -1,4 +1,4 @@
-"""`headgate log`: print (`dump`) and check (`verify`) a data directory, without changes."""
+"""`headgate log`: print (`dump`), check (`verify`) and mend a data directory. Only `mend` changes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from headgate.cli.connecting import TableOrJson
 
-log = typer.Typer(name="log", help="Print and check a data directory. Changes nothing.", no_args_is_help=True)
+log = typer.Typer(name="log", help="Print, check and mend a data directory.", no_args_is_help=True)
 
 DataDir = Annotated[
     Path,
@@ -100,6 +100,43 @@ def verify(data_dir: DataDir, output: TableOrJson = "table") -> None:
     except OSError as problem:
         _refuse(_unreadable(problem))
     if not is_clean:
+        raise typer.Exit(1)
+
+
+@log.command()
+def mend(
+    data_dir: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The data directory of a stopped server.", show_default=False),
+    ],
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC-N", help="Mend this partition only.", show_default="all partitions"),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Change the files.")] = False,
+    output: TableOrJson = "table",
+) -> None:
+    """Replace damaged batches and missing segments by empty batches: all other records keep their offsets.
+
+    The last resort for a log that has no backup. Without --execute it prints which records are lost, and
+    changes nothing. Copy the directory before you use --execute.
+
+    Exit code 0: every log can be mended, or is. 1: one cannot. 2: nothing was done.
+
+    Example: headgate log mend ./data --partition orders-0
+    """
+    from headgate.cli.log_mend import print_mended
+    from headgate.inspect.directory import NotADataDirectory
+    from headgate.inspect.mend import NotMended
+
+    _check_output(output)
+    try:
+        is_mended = print_mended(data_dir, partition, execute=execute, as_json=output == "json")
+    except (NotADataDirectory, NotMended) as problem:
+        _refuse(str(problem))
+    except OSError as problem:
+        _refuse(_unreadable(problem))
+    if not is_mended:
         raise typer.Exit(1)
 
 

@@ -27,7 +27,7 @@ def verify_directory(data_dir: Path, *, as_json: bool) -> bool:
 
     Raises NotADataDirectory and OSError.
     """
-    with _progress(data_dir) as on_progress:
+    with reading_progress(data_dir) as on_progress:
         report = verify(data_dir, on_progress)
     if as_json:
         _print_json(report)
@@ -37,8 +37,8 @@ def verify_directory(data_dir: Path, *, as_json: bool) -> bool:
 
 
 @contextmanager
-def _progress(data_dir: Path) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar if standard error is a terminal."""
+def reading_progress(data_dir: Path) -> Iterator[Callable[[int], None]]:
+    """Show how much of a directory is read if standard error is a terminal."""
     if not sys.stderr.isatty() or not data_dir.is_dir():
         yield lambda size: None
         return

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from headgate.domain.settings import Settings
+from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.overlay import Overlay
 from headgate.log.damage import LogDamaged
 from headgate.log.header import CorruptBatch
 from headgate.log.log import Log, LogSettings, Recovery
+from headgate.topics.policy import policy_of
+
+NO_BACKUP: Final = "Without one, `headgate log mend` keeps what can be read."
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,18 +29,31 @@ class NextStart:
         if self.refusal is not None:
             return (
                 "The server does not open this log and does not change it; clients get a storage error. "
-                "Restore the data directory from a backup."
+                f"Restore the data directory from a backup. {NO_BACKUP}"
             )
         if self.recovery is not None:
             return (
                 f"Copy the directory before the next start, which ends the log at offset "
                 f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. Restore the file "
-                "from a backup if there is one."
+                f"from a backup. {NO_BACKUP}"
             )
         return (
             "The server opens the log, refuses to serve this batch, and serves all others. Restore the file "
-            "from a backup if there is one."
+            f"from a backup. {NO_BACKUP}"
         )
+
+
+def settings_of(place: PartitionPlace | None) -> LogSettings:
+    """Return the settings with which the next start opens a partition's log; None: the catalogue's."""
+    if place is None:
+        return LogSettings(keeps_all=True)
+    overrides = place.entry.overrides if place.entry is not None else {}
+    policy = policy_of(Settings(), overrides, is_always_compacted=False)
+    return LogSettings(
+        segment_bytes=policy.segment_bytes,
+        index_interval_bytes=policy.index_interval_bytes,
+        room_bytes=int(policy.is_durable),
+    )
 
 
 def next_start(directory: Path, settings: LogSettings, *, clean: bool) -> NextStart:

@@ -12,10 +12,9 @@ from headgate.domain.ids import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
-from headgate.inspect.next_start import NextStart, next_start
+from headgate.inspect.next_start import NO_BACKUP, NextStart, next_start, settings_of
 from headgate.inspect.partition import (
     SUFFIXES,
     PartitionFiles,
@@ -34,14 +33,12 @@ from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
 from headgate.inspect.verify_transactions import TransactionCheck
 from headgate.log.checkpoint import CHECKPOINT_NAME
-from headgate.log.log import LogSettings
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import STATE_NAME
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
 from headgate.log.sync_mark import LARGEST_MARK_BYTES, SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
-from headgate.topics.policy import policy_of
 from headgate.topics.snapshot import Snapshot
 
 _KAFKAS_OWN = ("partition.metadata", ".snapshot")
@@ -104,7 +101,7 @@ class LogCheck:
             records=records,
             was_closed_well=log.was_closed_well,
             epochs=self._check_epochs_file(),
-            index_interval_bytes=self._index_interval_bytes(),
+            index_interval_bytes=settings_of(log.place).index_interval_bytes,
             on_progress=self._on_progress,
             compacted_to=compacted_to,
             next_start=following,
@@ -132,19 +129,8 @@ class LogCheck:
         log = self._log
         if log.is_running:
             return NextStart()
-        if log.place is None:
-            return next_start(log.directory, LogSettings(keeps_all=True), clean=False)
-        policy = policy_of(
-            Settings(),
-            log.place.entry.overrides if log.place.entry is not None else {},
-            is_always_compacted=False,
-        )
-        settings = LogSettings(
-            segment_bytes=policy.segment_bytes,
-            index_interval_bytes=self._index_interval_bytes(),
-            room_bytes=int(policy.is_durable),
-        )
-        return next_start(log.directory, settings, clean=log.was_closed_well)
+        clean = log.was_closed_well and log.place is not None
+        return next_start(log.directory, settings_of(log.place), clean=clean)
 
     def _consequence(self, following: NextStart) -> str:
         """Return the consequence and the advice for a damaged batch in the log."""
@@ -157,7 +143,8 @@ class LogCheck:
         if following == NextStart() and keys is not None:
             return (
                 "The server does not load this log, unless shard.checkpoint covers the batch: requests for "
-                f"{keys} of this partition fail, all others succeed. {_RESTORE}"
+                f"{keys} of this partition fail, all others succeed. Restore the data directory from a "
+                f"backup. {NO_BACKUP}"
             )
         return following.consequence()
 
@@ -180,18 +167,6 @@ class LogCheck:
         if self._log.place.topic == OFFSETS_HISTORY_TOPIC:
             return HistoryRecordCheck(self._findings)
         return RecordCheck(self._findings)
-
-    def _override(self, name: str) -> str | None:
-        place = self._log.place
-        return place.entry.overrides.get(name) if place is not None and place.entry is not None else None
-
-    def _index_interval_bytes(self) -> int:
-        own = self._override("index.interval.bytes")
-        if own is not None:
-            return int(own)
-        if self._log.place is None:
-            return LogSettings().index_interval_bytes
-        return int(TOPIC_SETTINGS["index.interval.bytes"].default)
 
     def _is_known(self) -> bool:
         place = self._log.place

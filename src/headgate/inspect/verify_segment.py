@@ -19,6 +19,7 @@ from headgate.inspect.verify_records import RecordCheck
 from headgate.inspect.verify_transactions import TransactionCheck
 from headgate.log.header import MAGIC, BatchHeader, CorruptBatch
 from headgate.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from headgate.log.rewriting import is_filling
 from headgate.log.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from headgate.topics.leader_epochs import LeaderEpochs
 
@@ -202,7 +203,11 @@ class SegmentCheck:
     def _check_header(self, position: int, header: BatchHeader) -> None:
         state = self.state
         holes = header.last_offset_delta + 1 - header.record_count
-        if holes < 0 or header.record_count < 0 or (holes and header.last_offset >= state.compacted_to):
+        if is_filling(header):
+            if header.last_offset >= state.compacted_to:
+                what = f"the records from {header.base_offset} to {header.last_offset} were lost"
+                state.findings.note(self.name, what, "Nothing: the log was mended.", position=position)
+        elif holes < 0 or header.record_count < 0 or (holes and header.last_offset >= state.compacted_to):
             self._error(
                 position,
                 f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}",

@@ -131,14 +131,14 @@ def load(loading: Loading) -> Loaded:
     files, directory = loading.files, loading.directory
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
-    checkpoint = _whole(files, directory, CHECKPOINT_NAME, Checkpoint.from_bytes) or Checkpoint()
+    checkpoint = read_whole(files, directory, CHECKPOINT_NAME, Checkpoint.from_bytes) or Checkpoint()
     if checkpoint.log not in ("", directory.name):
         raise LogDamaged(
             errno.EIO,
             f"{CHECKPOINT_NAME} is that of {checkpoint.log}; restore it from a copy",
             str(directory),
         )
-    _whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
+    read_whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
     loading = replace(loading, compacted_to=finish(files, directory))
     mark = load_sync_mark(files, directory)
     loading = replace(loading, recovery_point=checkpoint.recovery_point)
@@ -186,7 +186,7 @@ def load(loading: Loading) -> Loaded:
 ValueT = TypeVar("ValueT")
 
 
-def _whole(
+def read_whole(
     files: FileSystem, directory: Path, name: str, from_bytes: Callable[[bytes], ValueT | None]
 ) -> ValueT | None:
     """Return the contents of a small file, None if it is missing. Raises LogDamaged if it cannot be decoded.
@@ -211,7 +211,7 @@ def _read_segments(loading: Loading, start_offset: int, mark: SyncMark) -> _Foun
     """Read the segments in order up to the first bad batch; the last one is ready for appends."""
     found = _Found([])
     segments = found.segments
-    base_offsets = _bases(loading, start_offset)
+    base_offsets = base_offsets_in(loading.files, loading.directory, start_offset)
     for at, base_offset in enumerate(base_offsets):
         segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
         following = base_offsets[at + 1] if at + 1 < len(base_offsets) else None
@@ -286,7 +286,7 @@ def _why_no_tail(loading: Loading, found: _Found, torn: _Torn) -> str | None:
 def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_ours: bool) -> list[int]:
     """Return the offsets after gaps in a log without files of ours. Raises RecordsMissing for other logs."""
     files, directory = loading.files, loading.directory
-    bases = _bases(loading, checkpoint.log_start_offset)
+    bases = base_offsets_in(files, directory, checkpoint.log_start_offset)
     if checkpoint.log_start_offset < mark.start_offset:
         raise LogDamaged(
             errno.EIO,
@@ -365,7 +365,7 @@ def _rewrite(segment: Segment, position: int) -> None:
 
 def _tidy(loading: Loading, start_offset: int) -> None:
     """Remove files that an interrupted change left beside the segments."""
-    kept = set(_bases(loading, start_offset))
+    kept = set(base_offsets_in(loading.files, loading.directory, start_offset))
     for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
         for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
@@ -375,8 +375,9 @@ def _tidy(loading: Loading, start_offset: int) -> None:
                 loading.files.remove(loading.directory / name)
 
 
-def _bases(loading: Loading, start_offset: int) -> list[int]:
-    names = loading.files.listdir(loading.directory)
+def base_offsets_in(files: FileSystem, directory: Path, start_offset: int) -> list[int]:
+    """Return the base offsets of the segments in a log's directory, in order. Raises OSError."""
+    names = files.listdir(directory)
     bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
     # A segment ends where the next begins. Those that end at or below the log start were being deleted.
     return [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]

@@ -22,12 +22,15 @@ from headgate.log.header import (
     HEADER,
     HEADER_BYTES,
     LENGTH_FIELD_END,
+    MAGIC,
     BatchHeader,
     Buffer,
     CorruptBatch,
 )
 
 _LENGTH_AND_ON: Final = Struct(">qi")
+_PLACE: Final = Struct(">qiib")
+"""Base offset, length, leader epoch and magic."""
 _ATTRIBUTES: Final = Struct(">h")
 _ATTRIBUTES_AT: Final = 21
 
@@ -93,6 +96,24 @@ def emptied(header: BatchHeader) -> bytes:
     """Return the batch without records: its offsets, its producer's sequence, its largest timestamp."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _whole(header, attributes, (header.max_timestamp, header.max_timestamp), 0, b"")
+
+
+def empty_batch(first: int, end: int, leader_epoch: int, timestamp: int) -> bytes:
+    """Return a batch without records and producer for the offsets from `first` to `end - 1`."""
+    delta = end - first - 1
+    header = BatchHeader(first, 0, leader_epoch, MAGIC, 0, 0, delta, timestamp, timestamp, -1, -1, -1, 0)
+    return _whole(header, 0, (timestamp, timestamp), 0, b"")
+
+
+def with_place(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """Return a batch with other values in all fields that its checksum does not cover."""
+    length = len(batch) - LENGTH_FIELD_END
+    return _PLACE.pack(base_offset, length, leader_epoch, MAGIC) + batch[_PLACE.size :]
+
+
+def is_filling(header: BatchHeader) -> bool:
+    """Return whether a batch is like those of `empty_batch`."""
+    return not header.record_count and header.size == HEADER_BYTES and header.producer_id < 0
 
 
 def _whole(

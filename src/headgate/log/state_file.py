@@ -241,6 +241,27 @@ def open_state_file(files: FileSystem, directory: Path) -> StateFile | None:
         raise
 
 
+def rebind(files: FileSystem, directory: Path, bond: Bond) -> None:
+    """Replace the partition's file by one with the same sections and this bond, if there is one that can be
+    used. Raises OSError.
+    """
+    with suppress(StateFileUnusable):
+        found = open_state_file(files, directory)
+        if found is None:
+            return
+        writer = StateFileWriter(files, directory)
+        try:
+            writer.begin()
+            for section in found.sections:
+                writer.add(section.kind, found.read(section))
+            writer.finish(bond, found.contents)
+        except BaseException:
+            writer.discard()
+            raise
+        finally:
+            found.close()
+
+
 def read_state_file(file: Readable) -> StateFile:
     """Read and check the footer of a file. Raises StateFileUnusable, OSError."""
     size = file.size()

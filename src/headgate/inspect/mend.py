@@ -1,0 +1,108 @@
+"""Mend the logs of a stopped server's partitions: what cannot be read becomes batches without records.
+
+This is the only part of the room that changes a directory, and only with `execute`. Else each log is read on
+an `Overlay`, which keeps the changes of an unfinished compaction in memory.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.inspect.directory import LOCK_FILE, DataDirectory, PartitionPlace, read_data_directory
+from headgate.inspect.next_start import next_start, settings_of
+from headgate.inspect.overlay import Overlay
+from headgate.inspect.partition import read_leader_epochs
+from headgate.log.filesystem import FileSystem, OsFileSystem
+from headgate.log.losses import KnownEpochs, Loss, find_losses
+from headgate.log.mending import mend
+
+
+class NotMended(Exception):
+    """Nothing can be mended in this directory. The message says why."""
+
+
+@dataclass(slots=True, frozen=True)
+class MendedLog:
+    """One log with losses, or one that cannot be mended."""
+
+    partition: str
+    losses: list[Loss]
+    problem: str | None
+    """Why it is not mended, or why the next start does not open it nevertheless."""
+
+
+def mend_directory(
+    path: Path,
+    partition: str | None,
+    *,
+    execute: bool,
+    on_progress: Callable[[int], None] = lambda size: None,
+) -> list[MendedLog]:
+    """Find the losses of all partitions, or of one such as `orders-0`; with `execute` mend them.
+
+    Raises NotADataDirectory, NotMended, OSError.
+    """
+    directory = read_data_directory(path)
+    if directory.catalogue is None:
+        why = directory.catalogue_problem or "there is none"
+        raise NotMended(f"{path}: the catalogue cannot be read ({why}); restore the directory from a copy")
+    places = [one for one in directory.partitions if partition in (None, one.directory.name)]
+    if partition is not None and not places:
+        near = difflib.get_close_matches(partition, [one.directory.name for one in directory.partitions], n=1)
+        hint = f"did you mean {near[0]}?" if near else "a partition is named like orders-0"
+        raise NotMended(f"{path} has no log {partition}; {hint}")
+    with _locked(path, directory, execute=execute):
+        logs = [_mend_log(directory, place, on_progress, execute=execute) for place in places]
+    return [one for one in logs if one.losses or one.problem is not None]
+
+
+@contextmanager
+def _locked(path: Path, directory: DataDirectory, *, execute: bool) -> Iterator[None]:
+    in_use = f"{path} is in use by a server: stop it first"
+    if directory.is_running:
+        raise NotMended(in_use)
+    if not execute:
+        yield
+        return
+    try:
+        lock = OsFileSystem().lock(path / LOCK_FILE)
+    except BlockingIOError:
+        raise NotMended(in_use) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _mend_log(
+    directory: DataDirectory, place: PartitionPlace, on_progress: Callable[[int], None], *, execute: bool
+) -> MendedLog:
+    name, clean = place.directory.name, directory.was_closed_well(place)
+    settings = settings_of(place)
+    overlay = Overlay()
+    files: FileSystem = OsFileSystem() if execute else overlay
+    losses: list[Loss] = []
+    try:
+        epochs = _epochs_of(directory, place)
+        found = find_losses(files, place.directory, clean=clean, epochs=epochs, on_progress=on_progress)
+        losses = found.places
+        if execute and losses:
+            mend(files, place.directory, found, settings.index_interval_bytes)
+    except OSError as problem:
+        where = Path(problem.filename).name if problem.filename else name
+        return MendedLog(name, losses, f"{'' if where == name else where + ': '}{problem.strerror}")
+    finally:
+        overlay.close()
+    if not execute:
+        return MendedLog(name, losses, None)
+    return MendedLog(name, losses, next_start(place.directory, settings, clean=clean).refusal)
+
+
+def _epochs_of(directory: DataDirectory, place: PartitionPlace) -> KnownEpochs:
+    read, _ = read_leader_epochs(place.directory)
+    newest = directory.catalogue.leader_epoch if directory.catalogue is not None else None
+    return KnownEpochs(read.starts() if read is not None else (), newest)

@@ -1,0 +1,366 @@
+"""A mended log opens, and has every batch that can be read, at its offset."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.log.support import DIRECTORY, SMALL, Place, append, batch_at, contents, memory
+
+from headgate.log.batch import Record, encode_batch, read_header
+from headgate.log.checkpoint import CHECKPOINT_NAME
+from headgate.log.filesystem import Fault, MemoryFileSystem, PowerCut, read_file
+from headgate.log.header import HEADER
+from headgate.log.log import LogSettings
+from headgate.log.losses import KnownEpochs, Loss, find_losses
+from headgate.log.mending import mend
+from headgate.log.swap import COMPACTION_NAME, save_compacted_to
+from headgate.log.sync_mark import SYNC_MARK_NAME, load_sync_mark
+
+COUNT = 30
+BATCH = 3
+
+
+def written(settings: LogSettings = SMALL) -> tuple[Place, list[bytes]]:
+    """A closed log of batches of three records, and its batches."""
+    place = Place(memory(), settings=settings)
+    log = place.open()
+    batches = [append(log, BATCH) for _ in range(COUNT)]
+    log.close()
+    return place, batches
+
+
+def segments(place: Place) -> list[Path]:
+    names = [name for name in place.files.listdir(DIRECTORY) if name.endswith(".log")]
+    return [DIRECTORY / name for name in sorted(names)]
+
+
+def change(place: Place, path: Path, data: bytes) -> None:
+    file = place.files.open(path, create=True)
+    file.truncate(0)
+    file.pwrite(data, 0)
+    file.datasync()
+
+
+def flip(place: Place, path: Path, at: int, mask: int = 0x10) -> None:
+    data = bytearray(read_file(place.files, path))
+    data[at] ^= mask
+    change(place, path, bytes(data))
+
+
+def mended(place: Place, *, clean: bool = True) -> list[Loss]:
+    """Mend the log, see that a repetition finds nothing, and return the losses."""
+    found = find_losses(place.files, DIRECTORY, clean=clean, epochs=KnownEpochs())
+    mend(place.files, DIRECTORY, found, place.settings.index_interval_bytes)
+    again = find_losses(place.files, DIRECTORY, clean=clean, epochs=KnownEpochs())
+    assert again.places == []
+    assert not any(one.is_changed for one in again.segments)
+    return found.places
+
+
+def check(place: Place, kept: list[bytes], *, clean: bool = True, end: int = COUNT * BATCH) -> None:
+    """See that the log has these batches, each at its place, and others without records between them."""
+    log = place.open(clean=clean)
+    assert not place.reported
+    assert log.log_end_offset == end
+    found = contents(log)
+    assert [batch for batch in found if read_header(batch).record_count] == kept
+    position = log.log_start_offset
+    for header in map(read_header, found):
+        assert header.base_offset == position
+        position = header.next_offset
+    for offset in range(log.log_start_offset, end):
+        data = log.read(offset, 1, minimum_one=True)
+        header = read_header(data)
+        assert header.base_offset <= offset <= header.last_offset
+    assert place.open(clean=False).log_end_offset == end
+
+
+def test_a_whole_log_is_not_changed() -> None:
+    """Not a byte of it."""
+    place, batches = written()
+    assert isinstance(place.files, MemoryFileSystem)
+    changes = place.files.operations
+    assert mended(place) == []
+    assert place.files.operations - changes <= 2, "the sync mark is written again, and nothing else"
+    check(place, batches)
+
+
+@pytest.mark.parametrize("settings", [SMALL, LogSettings()], ids=["many segments", "one segment"])
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_was_flipped_every_other_batch_is_read(settings: LogSettings, seed: int) -> None:
+    """Up to three bytes anywhere but in the fields without a checksum; after both kinds of ends."""
+    rng = Random(seed)
+    place, batches = written(settings)
+    clean = bool(seed % 2)
+    if not clean:
+        assert isinstance(place.files, MemoryFileSystem)
+        place.files.kill()
+    bad = set()
+    for _ in range(rng.randint(1, 3)):
+        number = rng.randrange(COUNT)
+        bad.add(number)
+        damage(place, batches, number, rng.randrange(17, len(batches[number])), 1 << rng.randrange(8))
+    kept = [batch for number, batch in enumerate(batches) if number not in bad]
+    losses = mended(place, clean=clean)
+    lost = {offset for one in losses for offset in range(one.first_offset, one.end_offset)}
+    assert lost == {number * BATCH + at for number in bad for at in range(BATCH)}
+    check(place, kept, clean=clean)
+
+
+def damage(place: Place, batches: list[bytes], number: int, at: int, mask: int) -> None:
+    """Change one byte of a batch. A second change of the same one does not undo the first."""
+    path = max(one for one in segments(place) if int(one.stem) <= number * BATCH)
+    data = read_file(place.files, path)
+    first = int(path.stem) // BATCH
+    position = sum(map(len, batches[first:number]))
+    if data[position + 17 : position + len(batches[number])] == batches[number][17:]:
+        flip(place, path, position + at, mask)
+
+
+@pytest.mark.parametrize("number", [0, 7, COUNT - 1], ids=["first", "in the middle", "last"])
+@pytest.mark.parametrize("at", range(17), ids=lambda at: f"byte {at}")
+@pytest.mark.parametrize("mask", [0x01, 0x80])
+def test_a_header_without_checksum_is_restored(number: int, at: int, mask: int) -> None:
+    """Base offset, length, leader epoch, magic: all can be told from the batches around."""
+    place, batches = written(LogSettings())
+    flip(place, segments(place)[0], sum(map(len, batches[:number])) + at, mask)
+    found = find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs([(0, 0)], newest=0))
+    mend(place.files, DIRECTORY, found, 4096)
+    assert all(one.first_offset == one.end_offset for one in found.places)
+    check(place, batches)
+
+
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "in the middle", "last"])
+@pytest.mark.parametrize("left", ["nothing", "no bytes", "a part"])
+def test_a_missing_segment_becomes_offsets_without_records(which: int, left: str) -> None:
+    """Or an empty one, or one that was cut."""
+    place, batches = written()
+    path = segments(place)[which]
+    data = read_file(place.files, path)
+    if left == "nothing":
+        place.files.remove(path)
+    else:
+        change(place, path, b"" if left == "no bytes" else data[: len(data) // 2])
+    losses = mended(place)
+    lost = {offset for one in losses for offset in range(one.first_offset, one.end_offset)}
+    kept = [one for one in batches if read_header(one).base_offset not in lost]
+    inside = [one for one in batches if one in data]
+    assert len(batches) - len(kept) == (len(inside) if left != "a part" else (len(inside) + 1) // 2)
+    check(place, kept)
+
+
+def test_a_log_of_which_nothing_is_left_keeps_its_end() -> None:
+    """New records get offsets that nobody has seen."""
+    place, _ = written()
+    for path in segments(place):
+        place.files.remove(path)
+    (loss,) = mended(place)
+    assert (loss.first_offset, loss.end_offset) == (0, COUNT * BATCH)
+    check(place, [])
+    log = place.open(clean=True)
+    append(log)
+    assert contents(log)[-1] == batch_at(COUNT * BATCH)
+
+
+def test_batches_that_are_there_twice_lose_nothing() -> None:
+    """The second ones are dropped."""
+    place, batches = written()
+    path = segments(place)[1]
+    data = read_file(place.files, path)
+    change(place, path, data + data[-2 * len(batches[-1]) :])
+    (loss,) = mended(place)
+    assert loss.first_offset == loss.end_offset
+    assert loss.dropped_bytes
+    check(place, batches)
+
+
+def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one() -> None:
+    """Its length leads to the next one; without the length, a batch must be followed by another."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    inner = batch_at(1, 50)
+    outer = bytes(encode_batch([Record(b"k", inner, 1)], base_offset=0))
+    log.append(outer, [read_header(outer)])
+    following = [append(log) for _ in range(3)]
+    log.close()
+    path = segments(place)[0]
+    flip(place, path, 40)
+    flip(place, path, 9)
+    (loss,) = mended(place)
+    assert (loss.first_offset, loss.end_offset) == (0, 1)
+    check(place, following, end=4)
+
+
+def test_what_was_being_written_at_a_crash_is_left_to_recovery() -> None:
+    """No offset of it was durable."""
+    place, batches = written(LogSettings())
+    assert isinstance(place.files, MemoryFileSystem)
+    place.files.kill()
+    path = segments(place)[0]
+    torn = batch_at(COUNT * BATCH)[:50]
+    change(place, path, read_file(place.files, path) + torn)
+    assert mended(place, clean=False) == []
+    log = place.open()
+    assert contents(log) == batches
+    assert place.reported[0].dropped_bytes == len(torn)
+
+
+def test_the_start_of_a_log_is_kept() -> None:
+    """Deleted records do not come back, and those below the start are not missed."""
+    place, batches = written()
+    log = place.open(clean=True)
+    log.delete_before(40)
+    log.close()
+    flip(place, segments(place)[-1], 30)
+    number = int(segments(place)[-1].stem) // BATCH
+    place.files.remove(DIRECTORY / CHECKPOINT_NAME)
+    losses = mended(place)
+    assert [(one.file, one.first_offset) for one in losses] == [
+        (CHECKPOINT_NAME, 40),
+        (segments(place)[-1].name, number * BATCH),
+    ]
+    log = place.open(clean=True)
+    assert log.log_start_offset == 40
+    kept = [one for at, one in enumerate(batches) if at != number and read_header(one).last_offset >= 40]
+    assert [one for one in contents(log) if read_header(one).record_count] == kept
+
+
+def test_a_damaged_checkpoint_is_written_anew() -> None:
+    """The log then starts where its first segment does, as far as nothing else is known."""
+    place, batches = written()
+    change(place, DIRECTORY / CHECKPOINT_NAME, b"no checkpoint")
+    (loss,) = mended(place)
+    assert (loss.file, loss.first_offset) == (CHECKPOINT_NAME, 0)
+    check(place, batches)
+
+
+def test_another_end_than_the_mark_tells_is_kept() -> None:
+    """Whole batches, but others than were durable: nothing says which of them."""
+    place, batches = written(LogSettings())
+    other = batch_at((COUNT - 1) * BATCH, BATCH, size=21)
+    data = b"".join(batches[:-1]) + other
+    change(place, segments(place)[0], data)
+    with pytest.raises(OSError, match="another batch ends at 90"):
+        place.open(clean=True)
+    (loss,) = mended(place)
+    assert loss.what == "another batch ends at 90 than what the disk had; it is kept"
+    check(place, [*batches[:-1], other])
+
+
+def test_gaps_of_a_compaction_stay() -> None:
+    """Below the end of the compacted part offsets may be missing."""
+    place, batches = written(LogSettings())
+    data = b"".join(batch for at, batch in enumerate(batches) if at not in (3, 4, 10))
+    change(place, segments(place)[0], data)
+    save_compacted_to(place.files, DIRECTORY, 40)
+    assert mended(place) == []
+    log = place.open(clean=True)
+    assert b"".join(contents(log)) == data
+
+
+def test_offsets_without_records_have_the_epochs_of_their_places() -> None:
+    """A client that asks where its epoch ended gets no other end because of them."""
+    place, _ = written(LogSettings())
+    place.files.remove(segments(place)[0])
+    found = find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs([(0, 0), (3, 20), (4, 50)]))
+    mend(place.files, DIRECTORY, found, 4096)
+    headers = [read_header(one) for one in contents(place.open(clean=True))]
+    assert [(one.base_offset, one.leader_epoch) for one in headers] == [(0, 0), (20, 3), (50, 4)]
+
+
+def test_more_offsets_than_a_segment_can_have_get_more_segments() -> None:
+    """A segment counts its offsets in 31 bits."""
+    place, _ = written()
+    for path in segments(place):
+        place.files.remove(path)
+    mark = load_sync_mark(place.files, DIRECTORY)
+    end = (1 << 32) + 5
+    change(place, DIRECTORY / SYNC_MARK_NAME, replace(mark, end_offset=end).to_bytes())
+    mended(place)
+    log = place.open(clean=True)
+    assert log.log_end_offset == end
+    assert [one.name for one in segments(place)] == [f"{at:020d}.log" for at in (0, 1 << 31, 1 << 32)]
+
+
+def damaged_twice() -> tuple[Place, MemoryFileSystem]:
+    """A log with a damaged batch, and without its last segment. All of it, and the mark, is durable."""
+    place, _ = written()
+    files = place.files
+    assert isinstance(files, MemoryFileSystem)
+    flip(place, segments(place)[1], 30)
+    files.remove(segments(place)[-1])
+    files.open(DIRECTORY / SYNC_MARK_NAME).datasync()
+    files.sync_directory(DIRECTORY)
+    return place, files
+
+
+@pytest.mark.parametrize("kind", ["kill", "lose all", "lose some"])
+def test_a_crash_at_any_change_is_mended_by_a_repetition(kind: str) -> None:
+    """The log is then the same as without the crash."""
+    place, _ = damaged_twice()
+    mended(place)
+    whole = contents(place.open(clean=True))
+    for changes in range(200):
+        place, files = damaged_twice()
+        files.cut_power_after(changes, torn_bytes=changes % 50)
+        try:
+            mended(place)
+        except PowerCut:
+            pass
+        else:
+            break
+        if kind == "kill":
+            files.kill()
+        else:
+            files.crash(Random(changes) if kind == "lose some" else None)
+        mended(place)
+        assert contents(place.open(clean=True)) == whole, changes
+    else:
+        pytest.fail("mending never came to its end")
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "datasync", "rename", "open", "sync_directory"])
+def test_a_full_or_failing_disk_changes_nothing(operation: str) -> None:
+    """The copies are removed, and mending succeeds when there is space again."""
+    place, batches = written()
+    files = place.files
+    assert isinstance(files, MemoryFileSystem)
+    flip(place, segments(place)[1], 30)
+    before = {path: read_file(files, path) for path in segments(place)}
+    files.inject(Fault(errno.ENOSPC, operation, path_ends=".cleaned"))
+    found = find_losses(files, DIRECTORY, clean=True, epochs=KnownEpochs())
+    if operation in ("pwrite", "datasync", "open"):
+        with pytest.raises(OSError, match="space"):
+            mend(files, DIRECTORY, found, 200)
+        assert {path: read_file(files, path) for path in segments(place)} == before
+        assert not [name for name in files.listdir(DIRECTORY) if name.endswith(".cleaned")]
+    files.heal()
+    mended(place)
+    assert len(contents(place.open(clean=True))) == len(batches)
+
+
+def test_a_file_that_may_decide_about_segments_is_not_guessed() -> None:
+    """Without it, it is not known which files belong to the log."""
+    place, _ = written()
+    change(place, DIRECTORY / COMPACTION_NAME, b"headgate log compaction 1\n")
+    with pytest.raises(OSError, match=f"{COMPACTION_NAME} cannot be read"):
+        find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs())
+
+
+def test_a_lost_end_of_a_transaction_is_named() -> None:
+    """Its header is enough."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    data = bytearray(batch_at(0))
+    fields = list(HEADER.unpack_from(data))
+    fields[5] |= 0x30
+    HEADER.pack_into(data, 0, *fields)
+    log.append(bytes(data), [read_header(data)])
+    append(log)
+    log.close()
+    (loss,) = mended(place)
+    assert loss.is_marker
