@@ -67,6 +67,21 @@ def test_topics_are_described_alike(run: Run) -> None:
         assert ours(side, "topics", "--delete", "--topic", name) == []
 
 
+def test_a_topic_without_a_cleanup_policy_is_described_alike(run: Run) -> None:
+    """Nothing is removed from it then. It is created so, or its policy is taken away."""
+    created, changed = f"commands-keeps{run.tag}", f"commands-kept{run.tag}"
+    both = (run.kafka, run.headgate)
+    change = ("--alter", "--topic", changed, "--add-config", "cleanup.policy=")
+    for side in both:
+        ours(side, "topics", "--create", "--topic", created, "--config", "cleanup.policy=")
+        ours(side, "topics", "--create", "--topic", changed)
+        assert ours(side, "configs", *change) == theirs(side, "configs", *change)
+    for name in (created, changed):
+        lines = [ours(side, "configs", "--describe", "--topic", name) for side in both]
+        assert [one for one in lines[0] if "cleanup" in one] == [one for one in lines[1] if "cleanup" in one]
+        assert any("cleanup.policy= " in one for one in lines[0]), lines
+
+
 def test_configs_are_described_alike(run: Run) -> None:
     """Those that a topic has itself, with their synonyms, and what a change says."""
     name = f"commands-configs{run.tag}"

@@ -26,8 +26,10 @@ from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.walking import walk_batches
 from headgate.takeover import importing
+from headgate.takeover.cluster_metadata import TOPIC_RESOURCE, read_cluster_metadata
 from headgate.takeover.errors import ImportRefused
 from headgate.takeover.importing import Progress
+from headgate.takeover.plan import plan_import
 from headgate.takeover.source import stopped_broker
 from headgate.topics.catalogue_copy import read_catalogue
 
@@ -124,6 +126,24 @@ def test_what_is_not_taken_over_is_told(kafka: Broker) -> None:
     assert f"remote.log.copy.disable of {PAYMENTS} is left out" in output
     left_out = r"settings of all brokers are left out, give them to `headgate serve`: [a-z.]+(, [a-z.]+)*$"
     assert re.search(left_out, output, re.MULTILINE), output
+
+
+def test_no_setting_that_is_left_out_removes_records(kafka: Broker) -> None:
+    """An empty cleanup.policy keeps all, as in Kafka. So does what replaces a value not valid here."""
+    with stopped_broker([kafka.data]) as broker:
+        metadata = read_cluster_metadata(OsFileSystem(), broker.metadata_directory)
+        own = metadata.configs.setdefault((TOPIC_RESOURCE, FLIGHTS), {})
+        own |= {"cleanup.policy": "", "retention.ms": "forever", "retention.bytes": "few"}
+        plan = plan_import(broker, metadata, [FLIGHTS], all_topics=False)
+    (planned,) = [one for one in plan.topics if one.name == FLIGHTS]
+    assert planned.overrides == {
+        "segment.bytes": "1048576",
+        "cleanup.policy": "",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    told = [one for one in plan.notes if FLIGHTS in one]
+    assert len(told) == 2 and all("no record is removed because of it" in one for one in told), told
 
 
 # --- refusals ---
@@ -397,6 +417,13 @@ def test_a_snapshot_without_its_end_is_refused(kafka: Broker) -> None:
 def test_a_file_that_is_no_segment_is_refused_in_the_metadata_log(kafka: Broker) -> None:
     metadata_of(kafka)[1].with_name("copy.log").touch()
     assert "copy.log is not the name of a segment" in kafka.refused()
+
+
+def test_a_checkpoint_that_kafka_created_and_did_not_write_yet_has_no_offsets(kafka: Broker) -> None:
+    """It writes that of the starts each minute: one that was killed before may never start again."""
+    (kafka.data / "log-start-offset-checkpoint").write_bytes(b"")
+    told = json.loads(kafka.imported("--dry-run", "--output", "json", *ALL))
+    assert {one["name"]: one["offsets"] for one in told["topics"]}[FLIGHTS] == 1000
 
 
 @pytest.mark.parametrize("offset", ["-5", "9223372036854775808"])

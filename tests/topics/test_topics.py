@@ -247,7 +247,8 @@ def test_retention_deletes_old_and_surplus_segments(disk: Disk) -> None:
     by_age = create(topics, disk, "by.age", retention_ms="1000", segment_bytes="1024")
     by_size = create(topics, disk, "by.size", retention_bytes="3000", segment_bytes="1024")
     kept = create(topics, disk, "kept", segment_bytes="1024", cleanup_policy="compact")
-    for topic in (by_age, by_size, kept):
+    no_policy = create(topics, disk, "no.policy", segment_bytes="1024", cleanup_policy="", retention_ms="1")
+    for topic in (by_age, by_size, kept, no_policy):
         for _ in range(10):
             append(topic, b"x" * 500)
     topics.close()
@@ -257,10 +258,10 @@ def test_retention_deletes_old_and_surplus_segments(disk: Disk) -> None:
         drive(housekeeping.round(Millis(NOW + 2000)))
     starts = {str(topic.name): topic.partition(0).log_start_offset for topic in topics.all()}
     ends = {str(topic.name): topic.partition(0).log_end_offset for topic in topics.all()}
-    assert ends == {"by.age": 10, "by.size": 10, "kept": 10}
+    assert ends == {"by.age": 10, "by.size": 10, "kept": 10, "no.policy": 10}
     assert starts["by.age"] == 10
     assert 0 < starts["by.size"] < 10
-    assert starts["kept"] == 0
+    assert starts["kept"] == starts["no.policy"] == 0
 
 
 def test_retention_never_deletes_from_a_coordinators_topic(disk: Disk) -> None:

@@ -97,7 +97,7 @@ class _Produce:
             records,
             self._node.system_time(),
             budget,
-            lambda partition, outcome: self._appended_later(partition, outcome, result),
+            self._call.guard(lambda partition, outcome: self._appended_later(partition, outcome, result)),
             self._verified.verification,
             self._verified.ends.get(place),
         )

@@ -136,6 +136,7 @@ def _print_table(ready: Import, wanted: Wanted) -> None:
 def _how_to_start(plan: Plan, wanted: Wanted, size: int) -> str:
     return (
         f"took over cluster {plan.broker.cluster_id}: {size:,} bytes. Start it with the settings of the "
-        "broker's server.properties that differ from Kafka's defaults, such as offsets.retention.minutes:\n"
+        "broker's server.properties that differ from Kafka's defaults. Without its log.retention.*, records "
+        "older than 7 days are removed at once; without its offsets.retention.minutes, so are old offsets:\n"
         f"headgate serve --data-dir {shell_word(str(wanted.data_dir))} --set node.id={plan.broker.node_id}"
     )

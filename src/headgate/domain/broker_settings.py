@@ -106,6 +106,7 @@ _ALL = table(
         ("delete",),
         CLEANUP_POLICY,
         choices=("delete", "compact"),
+        may_be_empty=True,
     ),
     Setting(
         "log.retention.ms",

@@ -47,6 +47,8 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+    """Whether a list of choices may have none."""
     excluded: tuple[int, ...] = ()
     """Invalid values between minimum and maximum."""
     why_invalid: Callable[[str], str | None] | None = None
@@ -117,6 +119,8 @@ class Setting:
 
     def _check_choices(self, value: Any, text: str) -> None:
         given = value if self.kind is Kind.LIST else (value,)
+        if not given and self.may_be_empty:
+            return
         if self.choices and not (given and all(one in self.choices for one in given)):
             raise InvalidSetting(f"{self.name}={text}: one of {', '.join(self.choices)} is expected")
 
@@ -134,7 +138,7 @@ DURABILITY = (
 
 CLEANUP_POLICY = (
     "What happens to old records: 'delete' removes them by age or size; 'compact' requires keys and keeps "
-    "the last record of each key."
+    "the last record of each key; with neither all are kept."
 )
 DIRTY_RATIO = "Share of new bytes in the closed segments of a log from which it is compacted."
 LEAST_LAG = "Age below which a record is not compacted."

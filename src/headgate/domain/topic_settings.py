@@ -48,6 +48,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         ("delete",),
         CLEANUP_POLICY,
         choices=("delete", "compact"),
+        may_be_empty=True,
         broker_name="log.cleanup.policy",
     ),
     Setting(

@@ -12,11 +12,14 @@ from contextlib import suppress
 
 
 class AsideThread:
-    """One thread, started with the first work."""
+    """One thread, started at once: a process that has all threads that it may have could not start it later,
+    when work is already queued.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
         self._executor = ThreadPoolExecutor(1, name)
+        self._executor.submit(bool)  # any work starts the thread
         self._is_closed = False
 
     def __call__(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:

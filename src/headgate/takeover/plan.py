@@ -158,6 +158,10 @@ def _missing(broker: KafkaBroker, topic: TopicState, index: int, partition: Part
     )
 
 
+_KEEPS_ALL: Final = {"cleanup.policy": "", "retention.bytes": "-1", "retention.ms": "-1"}
+"""The values with which no record is removed, instead of those that are not valid here."""
+
+
 class _SettingsCheck:
     """Keeps the settings that Headgate has, and notes the others once each."""
 
@@ -175,7 +179,11 @@ class _SettingsCheck:
                 find(table, name).parse(value)
                 kept[name] = value
             except InvalidSetting as problem:
-                self._left_out[name, str(problem)].append(resource)
+                why = str(problem)
+                if name in _KEEPS_ALL:
+                    kept[name] = _KEEPS_ALL[name]
+                    why += f"; no record is removed because of it (`{name}={kept[name]}`)"
+                self._left_out[name, why].append(resource)
         return kept
 
     def note(self) -> None:

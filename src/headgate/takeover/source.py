@@ -180,10 +180,14 @@ def _properties(path: Path) -> dict[str, str]:
 def _offsets(path: Path) -> dict[tuple[str, int], int]:
     """Return the offsets in a checkpoint file of Kafka: a version, a count, `topic partition offset` lines.
 
-    Raises ImportRefused for a file that is damaged.
+    An empty file has none: Kafka creates it so, and fills it some time later. Raises ImportRefused for a file
+    that is damaged.
     """
     try:
-        version, count, *lines = path.read_text().split("\n")
+        text = path.read_text()
+        if not text:
+            return {}
+        version, count, *lines = text.split("\n")
     except FileNotFoundError:
         return {}
     except ValueError:
