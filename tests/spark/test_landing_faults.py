@@ -356,6 +356,40 @@ def test_a_young_log_does_not_keep_the_others_from_being_landed(broker: Broker, 
     assert (landed.rows["offset_commits"], landed.unmarked) == (1, ())
 
 
+def test_an_empty_partition_of_kafka_is_not_unmarked(tmp_path: Path) -> None:
+    """It has no sync mark by nature, and no records of which a broker should mark some."""
+    kafka = Broker(tmp_path / "kafka")
+    kafka.append(0, [commit(1)], durable=False)
+    for partition in (1, 2):
+        folder = kafka.directory / f"{TOPIC}-{partition}"
+        folder.mkdir()
+        (folder / f"{0:020}.log").touch()
+    checkpoint = kafka.directory / "replication-offset-checkpoint"
+    checkpoint.write_text(f"0\n2\n{TOPIC} 0 1\n{TOPIC} 1 0\n")
+    landed = land(str(kafka.directory), str(tmp_path / "tables"))
+    assert (landed.rows["offset_commits"], landed.unmarked) == (1, ())
+
+
+def test_a_directory_of_kafka_without_committed_offsets_has_no_rows(tmp_path: Path) -> None:
+    """A group that only looked for its coordinator made the log: there is nothing to wait for."""
+    kafka = Broker(tmp_path / "kafka")
+    folder = kafka.directory / f"{TOPIC}-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").touch()
+    (kafka.directory / "replication-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 0\n")
+    landed = land(str(kafka.directory), str(tmp_path / "tables"))
+    assert (landed.rows["offset_commits"], landed.unmarked) == (0, ())
+
+
+def test_records_of_kafka_without_a_high_watermark_are_unmarked(tmp_path: Path) -> None:
+    """A partition that was made within the last seconds is not in the checkpoint yet."""
+    kafka = Broker(tmp_path / "kafka")
+    kafka.append(0, [commit(1)], durable=False)
+    (kafka.directory / "replication-offset-checkpoint").write_text("0\n0\n")
+    with pytest.raises(SourceAway, match=r"not in replication-offset-checkpoint, .* every few seconds"):
+        land(str(kafka.directory), str(tmp_path / "tables"))
+
+
 def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path: Path) -> None:
     """Their rows would be there twice."""
     target = tmp_path / "tables"

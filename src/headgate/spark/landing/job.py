@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headgate.client.errors import ClientError
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
-from headgate.log.filesystem import OsFileSystem
-from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark
+from headgate.log.sync_mark import SYNC_MARK_NAME
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import delta as delta_logs
 from headgate.spark.landing import tables as landed_tables
@@ -20,7 +20,12 @@ from headgate.spark.landing.checking import check_files, remember
 from headgate.spark.landing.empty import write_empty
 from headgate.spark.landing.exclusive import only_run
 from headgate.spark.landing.files import Folder
-from headgate.spark.landing.logs import Bounds, coordinator_logs
+from headgate.spark.landing.logs import (
+    HIGH_WATERMARKS_NAME,
+    Bounds,
+    CoordinatorLogs,
+    coordinator_logs,
+)
 from headgate.spark.landing.merging import merge_tasks
 from headgate.spark.landing.progress import (
     HOME,
@@ -73,7 +78,7 @@ class Landed:
     """Result of a run: new rows by table, and the landed end offset of each partition.
 
     `incomplete` has the partitions with gaps, and the offset from which on all records are landed. `unmarked`
-    has those of a directory of which nothing is landed yet, as nothing tells what of them is durable.
+    has those of a directory with records of which none is landed yet, as nothing tells which are durable.
     """
 
     rows: dict[str, int]
@@ -159,8 +164,8 @@ def _land(
 ) -> Landed:
     tables = _tables_of(folder, chosen)
     until = _written_until(options)
-    cluster_id, logs = coordinator_logs(options, landed_tables.logs_of(tables))
-    progress = load_progress(folder, cluster_id, chosen, landed_tables.TABLES)
+    logs = coordinator_logs(options, landed_tables.logs_of(tables))
+    progress = load_progress(folder, logs.cluster_id, chosen, landed_tables.TABLES)
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
     if progress.has_delta:
         delta_logs.check_installed()
@@ -168,7 +173,7 @@ def _land(
     _remove_unfinished(folder, progress)
     progress = remove_unfinished_sample(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
-    job = _Job(options, folder, logs, run, rows)
+    job = _Job(options, folder, logs.bounds, run, rows)
     if progress.is_merging:
         with suppress(LandingFailed):  # new records are not kept waiting: it fails again at the end
             progress = _merge(job, progress)
@@ -200,7 +205,7 @@ def _land(
         rows,
         {where: one.end for where, one in landed.items()},
         {where: one.complete_from for where, one in landed.items() if one.gaps},
-        tuple(where for where in sorted(logs) if where not in landed and _lacks_mark(options, where)),
+        tuple(sorted(logs.unmarked - landed.keys())),
     )
 
 
@@ -331,13 +336,6 @@ def _merge(job: _Job, progress: Progress) -> Progress:
     return progress
 
 
-def _lacks_mark(options: Options, where: TopicPartition) -> bool:
-    """Return whether a partition's directory lacks what tells how far its log is durable."""
-    if options.path is None:
-        return False
-    return load_sync_mark(OsFileSystem(), options.path / str(where)) == SyncMark()
-
-
 def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPartition, Gap]:
     """Return the gaps of the ranges.
 
@@ -347,7 +345,7 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     before = {done.where: done.before for done in found if done.where and done.has_gap}
     if not before:
         return {}
-    _, logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables))
+    logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables)).bounds
     now = time.time_ns() // 1000
     starts = {where: start for where, start, _ in progress.planned}
     return {
@@ -361,37 +359,46 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     }
 
 
-def _ranges(options: Options, progress: Progress, logs: Mapping[TopicPartition, Bounds]) -> tuple[Range, ...]:
+def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tuple[Range, ...]:
     """Return the next range of each partition: from its landed end on, without dividing a run of records."""
-    if gone := sorted(progress.partitions.keys() - logs.keys()):
+    if gone := sorted(progress.partitions.keys() - logs.bounds.keys()):
         raise LandingRefused(
             f"{gone[0]} is gone, but was landed up to "
             f"{progress.partitions[gone[0]].end}: records were lost, or it is another log; land it elsewhere"
         )
     wanted = {}
-    unmarked: list[TopicPartition] = []
-    for where, (first, durable) in sorted(logs.items()):
+    for where, (first, durable) in sorted(logs.bounds.items()):
         landed = progress.partitions.get(where)
         start = landed.end if landed else first
-        if not durable and _lacks_mark(options, where):
-            unmarked.append(where)
+        if where in logs.unmarked:
             if not landed:
                 continue  # a young log: the others are landed meanwhile
-            raise _unmarked(where)
+            raise _unmarked(options, where)
         if durable < start:
             raise LandingRefused(
                 f"{where} ends at offset {durable}, but was landed up to {start}: "
                 "records were lost, or it is another log; land it elsewhere"
             )
         wanted[where] = start, durable
-    young = [where for where in unmarked if where.topic == GROUP_OFFSETS_TOPIC]
+    young = [where for where in sorted(logs.unmarked) if where.topic == GROUP_OFFSETS_TOPIC]
     if young and not any(where.topic == GROUP_OFFSETS_TOPIC for where in wanted):
-        raise _unmarked(young[0])
+        raise _unmarked(options, young[0])
     ends = ends_of_ranges(options, wanted)
     return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])
 
 
-def _unmarked(where: TopicPartition) -> SourceAway:
+def _mark_name(directory: Path) -> str:
+    is_kafka = (directory / HIGH_WATERMARKS_NAME).exists()
+    return HIGH_WATERMARKS_NAME if is_kafka else SYNC_MARK_NAME
+
+
+def _unmarked(options: Options, where: TopicPartition) -> SourceAway:
+    assert options.path is not None
+    if _mark_name(options.path) == HIGH_WATERMARKS_NAME:
+        return SourceAway(
+            f"{where} is not in {HIGH_WATERMARKS_NAME}, which tells what of it is durable: its broker writes "
+            "the file every few seconds and at a stop. Land from the broker's port, or start and stop it once"
+        )
     return SourceAway(
         f"{where} has no valid {SYNC_MARK_NAME}, which tells what of it is durable: its broker writes the "
         "file after the first megabyte and at a stop, or it was not copied with the log. Land from the "

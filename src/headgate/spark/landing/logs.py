@@ -13,7 +13,7 @@ from headgate.client.errors import RequestRefused
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition
 from headgate.log.filesystem import OsFileSystem
-from headgate.log.sync_mark import load_sync_mark
+from headgate.log.sync_mark import SyncMark, load_sync_mark
 from headgate.spark.consumer_events import topic_id_text
 from headgate.spark.directory import segment_files, topics_in
 from headgate.spark.options import Options
@@ -21,8 +21,23 @@ from headgate.spark.plan import MissingData
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.catalogue_copy import read_catalogue
 
+HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
+"""The file with the high watermarks in a data directory of Kafka."""
+
 Bounds = tuple[int, int]
 """The first offset of a log, and the end of its durable part."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorLogs:
+    """The cluster's id, and the bounds of each partition of the coordinators' logs.
+
+    `unmarked` has those of a data directory that were written to, but nothing tells what of them is durable.
+    """
+
+    cluster_id: str
+    bounds: dict[TopicPartition, Bounds]
+    unmarked: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +49,7 @@ class EndOffset:
     end: int
 
 
-def coordinator_logs(
-    options: Options, topics: Sequence[TopicName]
-) -> tuple[str, dict[TopicPartition, Bounds]]:
+def coordinator_logs(options: Options, topics: Sequence[TopicName]) -> CoordinatorLogs:
     """Return the cluster's id, and the start and durable end of each partition of these logs.
 
     A log that does not exist yet has no partitions: a cluster of Apache Kafka makes each when it is first
@@ -49,19 +62,22 @@ def coordinator_logs(
             wanted = [where for topic in topics for where in _partitions_of(cluster, topic)]
             starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))
             ends = cluster.list_offsets(dict.fromkeys(wanted, LATEST))
-        return str(cluster_id), {where: (starts[where], ends[where]) for where in wanted}
+        return CoordinatorLogs(str(cluster_id), {where: (starts[where], ends[where]) for where in wanted})
     assert options.path is not None
     cluster_id, folders = _cluster_id(options.path), topics_in(options.path)
     if GROUP_OFFSETS_TOPIC in topics and GROUP_OFFSETS_TOPIC not in folders:
         raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
     watermarks = _high_watermarks(options.path)
-    logs = {}
+    logs, unmarked = {}, set()
     for topic in topics:
         for partition, folder in folders.get(topic, {}).items():
             if segments := segment_files(folder):
                 where = TopicPartition(topic, partition)
-                logs[where] = segments[0].base_offset, _durable_end(watermarks, where, folder)
-    return cluster_id, logs
+                end = _marked_end(watermarks, where, folder)
+                logs[where] = segments[0].base_offset, end or 0
+                if end is None and any(segment.size for segment in segments):
+                    unmarked.add(where)
+    return CoordinatorLogs(cluster_id, logs, frozenset(unmarked))
 
 
 def _partitions_of(cluster: Cluster, topic: TopicName) -> list[TopicPartition]:
@@ -129,9 +145,15 @@ def _is_internal(topic: str) -> bool:
 
 
 def _durable_end(watermarks: dict[TopicPartition, int], where: TopicPartition, folder: Path) -> int:
+    return _marked_end(watermarks, where, folder) or 0
+
+
+def _marked_end(watermarks: dict[TopicPartition, int], where: TopicPartition, folder: Path) -> int | None:
+    """Return the end of what is durable, by Kafka's checkpoint or Headgate's mark; None without both."""
     if where in watermarks:
         return watermarks[where]
-    return load_sync_mark(OsFileSystem(), folder).end_offset
+    mark = load_sync_mark(OsFileSystem(), folder)
+    return None if mark == SyncMark() else mark.end_offset
 
 
 def _cluster_id(directory: Path) -> str:
@@ -165,11 +187,11 @@ def _properties(file: Path, separator: str) -> dict[str, str]:
 
 
 def _high_watermarks(directory: Path) -> dict[TopicPartition, int]:
-    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty for Headgate.
+    """Return the high watermarks in Kafka's checkpoint; empty for Headgate.
 
     Raises MissingData if the file is damaged.
     """
-    file = directory / "replication-offset-checkpoint"
+    file = directory / HIGH_WATERMARKS_NAME
     try:
         version, count, *lines = file.read_text().splitlines()
         entries = [line.rsplit(" ", 2) for line in lines]
