@@ -265,10 +265,12 @@ def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
         land(str(other.directory), str(target))
     with pytest.raises(LandingRefused, match="has the tables"):
         land(str(broker.directory), str(target), tables=["offset_commits"])
-    broker.sync(0, 4)
-    with pytest.raises(LandingRefused, match="ends at offset 4, but was landed up to 5"):
-        land(str(broker.directory), str(target))
     file = broker.directory / f"{TOPIC}-0" / f"{0:020}.log"
+    file.unlink()
+    broker.ends[0] = 0
+    broker.append(0, [commit(1), event(), commit(2)])
+    with pytest.raises(LandingRefused, match="ends at offset 3, but was landed up to 5"):
+        land(str(broker.directory), str(target))
     file.unlink()
     broker.ends[0] = 0
     broker.append(0, [commit(1), event(), commit(2), commit(8), commit(9), commit(10)], epoch=3)

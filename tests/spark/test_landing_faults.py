@@ -390,6 +390,23 @@ def test_records_of_kafka_without_a_high_watermark_are_unmarked(tmp_path: Path) 
         land(str(kafka.directory), str(tmp_path / "tables"))
 
 
+def test_records_that_were_landed_from_the_port_are_not_lost_in_the_directory(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A running broker marks less as durable than its port gives; a later run goes on."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    broker.sync(0, 3)
+    printed = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(target)])
+    assert printed.exit_code == 1 and "lost" not in printed.stderr, printed.stderr
+    assert "was landed up to offset 5" in printed.stderr and "land from the port again" in printed.stderr
+    assert "only those before 3 are marked as durable yet (headgate.synced)" in printed.stderr
+    with pytest.raises(SourceAway):
+        land(str(broker.directory), str(target))
+    broker.append(0, [commit(9)])
+    assert land(str(broker.directory), str(target)).rows["offset_commits"] == 1
+
+
 def test_tables_without_a_progress_are_not_landed_again(broker: Broker, tmp_path: Path) -> None:
     """Their rows would be there twice."""
     target = tmp_path / "tables"

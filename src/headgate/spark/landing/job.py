@@ -25,6 +25,7 @@ from headgate.spark.landing.logs import (
     Bounds,
     CoordinatorLogs,
     coordinator_logs,
+    has_record_before,
 )
 from headgate.spark.landing.merging import merge_tasks
 from headgate.spark.landing.progress import (
@@ -375,16 +376,28 @@ def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tupl
                 continue  # a young log: the others are landed meanwhile
             raise _unmarked(options, where)
         if durable < start:
-            raise LandingRefused(
-                f"{where} ends at offset {durable}, but was landed up to {start}: "
-                "records were lost, or it is another log; land it elsewhere"
-            )
+            raise _ends_early(options, where, durable, start)
         wanted[where] = start, durable
     young = [where for where in sorted(logs.unmarked) if where.topic == GROUP_OFFSETS_TOPIC]
     if young and not any(where.topic == GROUP_OFFSETS_TOPIC for where in wanted):
         raise _unmarked(options, young[0])
     ends = ends_of_ranges(options, wanted)
     return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])
+
+
+def _ends_early(options: Options, where: TopicPartition, durable: int, start: int) -> Exception:
+    """Return why what is durable of a log ends before what was landed, perhaps from the broker's port."""
+    if options.path is None or not has_record_before(options, where, start):
+        return LandingRefused(
+            f"{where} ends at offset {durable}, but was landed up to {start}: "
+            "records were lost, or it is another log; land it elsewhere"
+        )
+    mark = _mark_name(options.path)
+    return SourceAway(
+        f"{where} was landed up to offset {start}, perhaps from the broker's port. The directory has these "
+        f"records, but of a running broker only those before {durable} are marked as durable yet ({mark}): "
+        "land from the port again, or from the directory later, at the latest after the broker's stop"
+    )
 
 
 def _mark_name(directory: Path) -> str:

@@ -15,9 +15,11 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPa
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import SyncMark, load_sync_mark
 from headgate.spark.consumer_events import topic_id_text
-from headgate.spark.directory import segment_files, topics_in
+from headgate.spark.directory import CompactedWhileRead, segment_files, topics_in
+from headgate.spark.landing.reading import options_of
 from headgate.spark.options import Options
 from headgate.spark.plan import MissingData
+from headgate.spark.source import plan
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.catalogue_copy import read_catalogue
 
@@ -78,6 +80,21 @@ def coordinator_logs(options: Options, topics: Sequence[TopicName]) -> Coordinat
                 if end is None and any(segment.size for segment in segments):
                     unmarked.add(where)
     return CoordinatorLogs(cluster_id, logs, frozenset(unmarked))
+
+
+def has_record_before(options: Options, where: TopicPartition, end: int) -> bool:
+    """Return whether a log in a data directory has the record before the offset `end`, durable or not.
+
+    Raises CompactedWhileRead, OSError.
+    """
+    try:
+        tasks = plan(options_of(options, {where: (end - 1, end)}))
+        ends = [scan.next_offset for planned in tasks for _, scan in planned.scans()]
+    except CompactedWhileRead:
+        raise
+    except MissingData:
+        return False
+    return max(ends, default=0) >= end
 
 
 def _partitions_of(cluster: Cluster, topic: TopicName) -> list[TopicPartition]:
