@@ -24,6 +24,8 @@ from headgate.domain.settings import Settings
 from headgate.fleet import share_states_as_of
 from headgate.fleet.replay import replay
 from headgate.spark.landing import land, offsets_as_of, offsets_now, run_here
+from headgate.spark.landing.files import Folder
+from headgate.spark.landing.progress import read_progress
 from headgate.spark.options import parse
 
 SETTINGS = {"offsets.topic.num.partitions": "2"}
@@ -205,6 +207,48 @@ def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -
         printed = CliRunner().invoke(app, ["spark", "offsets", late, "--group", "nobody"])
         assert printed.exit_code == 0
         assert printed.stderr == "headgate: the landed tables have no committed offsets of group nobody\n"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("most_gaps", [100, 1])
+def test_what_compaction_removed_between_landings_is_never_guessed(
+    tmp_path: Path, most_gaps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gaps that touch, kept or joined: what is known at any time is what the coordinator's history says."""
+    monkeypatch.setattr("headgate.spark.landing.progress.MOST_GAPS", most_gaps)
+    settings = SETTINGS | {
+        "headgate.durability": "page-cache",
+        "log.cleaner.backoff.ms": "10",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "3000",
+    }
+    target = str(tmp_path / "tables")
+    history = TopicPartition(OFFSETS_HISTORY_TOPIC, 0)
+    times = []
+    with run(settings, data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 1)
+        where = TopicPartition("t", 0)
+        kept = -40
+        for landing in range(3):
+            for group in ("early", "late", "filler"):
+                for offset in range(40):
+                    admin.alter_offsets(group, {where: 100 * landing + offset})
+                    times.append(int(time.time() * 1000))
+            kept += 100
+            wait_until(lambda: admin.log_end_offsets([history])[history] > kept, "commits are history")  # noqa: B023
+            land(broker.bootstrap_servers, target)
+        progress = read_progress(Folder(target))
+        assert progress is not None
+        assert len(progress.of_log()[0].gaps) == (3 if most_gaps > 3 else 1)
+        known = 0
+        for moment in times[::3]:
+            for row in offsets_as_of(target, moment).to_pylist():
+                if row["is_known"] and row["group_id"] != "filler":
+                    known += 1
+                    (told,) = admin.offsets_as_of(row["group_id"], moment)
+                    assert told.committed is not None
+                    assert row["committed_offset"] == told.committed.offset
+        assert known
 
 
 @pytest.mark.timeout(60)

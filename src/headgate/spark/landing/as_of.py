@@ -215,7 +215,7 @@ def _is_known(log_offset: pa.ChunkedArray, gaps: list[Gap]) -> Bits:
     is_known: Bits = np.ones(len(log_offset), np.bool_)
     at: Ints = np.asarray(log_offset).astype(np.int64)
     for gap in gaps:
-        is_known &= at >= gap.start
+        is_known &= at >= gap.known_from
     return is_known
 
 

@@ -349,15 +349,12 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables)).bounds
     now = time.time_ns() // 1000
     starts = {where: start for where, start, _ in progress.planned}
-    return {
-        where: Gap(
-            starts[where] if where in progress.partitions else 0,
-            logs[where][0 if where.topic == SHARE_STATE_TOPIC else 1],
-            since,
-            now,
-        )
-        for where, since in before.items()
-    }
+    gaps = {}
+    for where, since in before.items():
+        start = starts[where] if where in progress.partitions else 0
+        end = logs[where][0 if where.topic == SHARE_STATE_TOPIC else 1]
+        gaps[where] = Gap(start, end, since, now, start)
+    return gaps
 
 
 def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tuple[Range, ...]:

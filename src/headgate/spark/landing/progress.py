@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName, TopicPartition
 from headgate.spark.landing.files import Folder
@@ -28,6 +29,8 @@ HOME = "_headgate"
 """The folder of what is no table."""
 NAME = f"{HOME}/progress.json"
 _FORMAT = 1
+MOST_GAPS = 100
+"""The gaps of a partition from which on those that touch are joined."""
 
 
 class LandingRefused(ValueError):
@@ -39,13 +42,16 @@ class Gap:
     """A part of a log from which compaction had removed records before it was landed.
 
     For each key only its last records before `end` are there. The removed ones were written between the
-    times `since` and `until`, in us since the epoch; a `since` of -1 is any time before.
+    times `since` and `until`, in us since the epoch; a `since` of -1 is any time before. A record of the
+    table from `known_from` on was the last of its key, and one before it may have been replaced by a removed
+    one: that is `start`, or the start of the last gap of several that were joined.
     """
 
     start: int
     end: int
     since: int
     until: int
+    known_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class Progress:
             epoch = epochs.get(where, landed.epoch)
             found = landed.gaps
             if gap := gaps.get(where):
-                found = _joined(found, gap)
+                found = _with(found, gap)
             partitions[where] = replace(landed, end=end, epoch=epoch, gaps=found)
         return replace(self, partitions=partitions, planned=())
 
@@ -156,14 +162,28 @@ def _where(name: str) -> TopicPartition:
 def _landed_partition(
     start: int, end: int, epoch: int, gaps: Sequence[Mapping[str, int]] = ()
 ) -> LandedPartition:
-    return LandedPartition(start, end, epoch, tuple(Gap(**gap) for gap in gaps))
+    # Earlier versions joined all gaps that touch, and did not say from where on records are known.
+    return LandedPartition(start, end, epoch, tuple(Gap(**{"known_from": gap["end"], **gap}) for gap in gaps))
 
 
-def _joined(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
-    """Add a gap; one that continues the last gap extends it."""
-    if gaps and gap.start <= gaps[-1].end:
-        return (*gaps[:-1], replace(gaps[-1], end=max(gap.end, gaps[-1].end), until=gap.until))
-    return (*gaps, gap)
+def _with(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
+    """Add a gap. If there are many, join two that touch, of which less is known then."""
+    found = (*gaps, gap)
+    if len(found) <= MOST_GAPS:
+        return found
+    touching = (at for at, (one, other) in enumerate(pairwise(found)) if other.start <= one.end)
+    at = next(touching, None)
+    if at is None:
+        return found
+    first, second = found[at : at + 2]
+    joined = replace(
+        second,
+        start=first.start,
+        end=max(first.end, second.end),
+        since=min(first.since, second.since),
+        until=max(first.until, second.until),
+    )
+    return (*found[:at], joined, *found[at + 2 :])
 
 
 def read_progress(target: Folder) -> Progress | None:
