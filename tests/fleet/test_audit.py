@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from headgate.client.configs import alter_group_settings
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import GroupId, TopicName
 from headgate.spark.stream.positions import metadata_of
+from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 
 NOT_DUE = ("--expiring-within", "PT1S", "--backwards-within", "PT0S")
 QUIET = ("--dead-after", "P1D", *NOT_DUE)
@@ -74,6 +76,33 @@ def test_a_group_with_members_does_not_expire_and_an_empty_one_since_it_is_empty
     assert (row["state"], row["findings"]) == ("Empty", "dead")
     left, expires = (datetime.fromisoformat(row[each]) for each in ("empty_since", "expires"))
     assert (expires - left).total_seconds() == RETENTION_MINUTES * 60
+
+
+def test_a_directory_of_kafka_expires_by_kafkas_rule(
+    broker: Broker, command: Command, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    """Kafka counts from the commit in groups of the consumer protocol, Headgate from the leaving of the last
+    member.
+    """
+    names = {protocol: new_group(4, 9) for protocol in ("classic", "consumer")}
+    for protocol, name in names.items():
+        with reading(broker.bootstrap_servers, name, "flights", {"group.protocol": protocol}):
+            time.sleep(0.01)
+    kafka = tmp_path / "data"
+    catalogue = shutil.ignore_patterns(CATALOGUE_DIRECTORY)
+    shutil.copytree(broker.data_dir, kafka, ignore=catalogue)
+    from_commit = {"headgate": set[str](), "kafka": set[str]()}
+    for name, directory in (("headgate", broker.data_dir), ("kafka", kafka)):
+        rows = audited(command, directory, "--retention-minutes", str(RETENTION_MINUTES))
+        for protocol, group in names.items():
+            committed, left, expires = (
+                datetime.fromisoformat(rows[group][each])
+                for each in ("last_commit", "empty_since", "expires")
+            )
+            assert left > committed and expires - timedelta(minutes=RETENTION_MINUTES) in (committed, left)
+            if expires == committed + timedelta(minutes=RETENTION_MINUTES):
+                from_commit[name].add(protocol)
+    assert from_commit == {"headgate": set(), "kafka": {"consumer"}}
 
 
 def test_an_offset_that_was_set_back(broker: Broker, command: Command, new_group: Callable[..., str]) -> None:

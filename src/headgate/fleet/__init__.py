@@ -6,7 +6,7 @@
         print(found.facts.group_id, found.findings)
 
 The rules of expiry are those of the coordinator (`headgate.core`): an audit replays the coordinator's log
-into the coordinator's own state machine and asks it.
+into the coordinator's own state machine and asks it. Where Apache Kafka has another rule, it goes by that.
 """
 
 from headgate.fleet.audit import Audited, AuditFailed, audit

@@ -29,6 +29,8 @@ from headgate.spark.options import Options, parse, source_option
 from headgate.spark.plan import MissingData
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.catalogue_copy import read_catalogue
+from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
+from headgate.wire.extensions.describe_offset_expiry import DescribeOffsetExpiryRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +56,7 @@ class AuditTask:
     """The retentions of groups that have one of their own."""
     ends: Ends | None
     now: Millis
+    is_kafka: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def look(task: AuditTask) -> PartitionFacts:
         return PartitionFacts(task.partition, failure=str(problem))
     for group_id, retention_ms in task.own_retentions_ms.items():
         replayed.shard.handle(RetentionConfigured(group_id, retention_ms), task.now)
-    groups = tuple(facts_of(replayed.shard, task.ends, replayed.backwards))
+    groups = tuple(facts_of(replayed.shard, task.ends, replayed.backwards, is_kafka=task.is_kafka))
     return PartitionFacts(task.partition, groups, replayed.unreadable)
 
 
@@ -115,6 +118,8 @@ class Source:
     """The cluster's setting; its default for a data directory."""
     own_retentions_ms: Mapping[GroupId, int]
     """The retentions of groups that have one of their own."""
+    is_kafka: bool
+    """Whether it is one of Apache Kafka, whose coordinator removes offsets by other rules."""
 
 
 def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
@@ -128,7 +133,9 @@ def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
         partitions = topics_in(options.path).get(GROUP_OFFSETS_TOPIC, {})
         if not partitions:
             raise MissingData(f"nothing of {GROUP_OFFSETS_TOPIC} in {options.path}")
-        return Source(options, tuple(partitions), None, Settings()[RETENTION], _retentions_in(options.path))
+        own_retentions = _retentions_in(options.path)
+        is_kafka = not (options.path / CATALOGUE_DIRECTORY).is_dir()
+        return Source(options, tuple(partitions), None, Settings()[RETENTION], own_retentions, is_kafka)
     assert options.bootstrap_servers is not None
     with Cluster(options.bootstrap_servers, options.timeout_s, security=options.security) as cluster:
         response = cluster.metadata()
@@ -138,8 +145,10 @@ def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
             raise MissingData(f"{source} has no {GROUP_OFFSETS_TOPIC}: no group ever committed there")
         retention = broker_setting(cluster, RETENTION)
         retentions = own_settings_of_groups(cluster, OWN_RETENTION)
+        is_kafka = DescribeOffsetExpiryRequest.API_KEY not in cluster.any_node().versions
     minutes = Settings()[RETENTION] if retention is None else int(retention)
-    return Source(options, own, ends, minutes, {group: int(value) for group, value in retentions.items()})
+    own_retentions = {group: int(value) for group, value in retentions.items()}
+    return Source(options, own, ends, minutes, own_retentions, is_kafka)
 
 
 def _retentions_in(directory: Path) -> dict[GroupId, int]:
@@ -171,7 +180,10 @@ def audit(
     now = Millis(time.time_ns() // 1_000_000)
     minutes = known.retention_minutes if retention_minutes is None else retention_minutes
     own = known.own_retentions_ms
-    tasks = [AuditTask(known.options, each, minutes, own, known.ends, now) for each in known.partitions]
+    tasks = [
+        AuditTask(known.options, each, minutes, own, known.ends, now, known.is_kafka)
+        for each in known.partitions
+    ]
     groups: list[GroupFacts] = []
     for facts in run(tasks):
         if facts.failure is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headgate.core.offsets.expiry import Aging, expires_at
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.offsets.expiry import Aging, GroupClock, expires_at
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicPartition
 
@@ -64,17 +65,20 @@ def group_ids(shard: GroupShard) -> list[GroupId]:
 
 
 def facts_of(
-    shard: GroupShard, ends: Ends | None, backwards: Mapping[GroupId, Backwards]
+    shard: GroupShard, ends: Ends | None, backwards: Mapping[GroupId, Backwards], *, is_kafka: bool = False
 ) -> Iterator[GroupFacts]:
-    """Yield the facts of each group. `ends`: None if the ends of the cluster's partitions are unknown."""
+    """Yield the facts of each group. `ends`: None if the ends of the cluster's partitions are unknown.
+
+    `is_kafka`: the log is that of Apache Kafka, whose coordinator removes offsets by other rules.
+    """
     for group_id in group_ids(shard):
-        facts = _facts(shard, group_id, ends, backwards.get(group_id, Backwards()))
+        facts = _facts(shard, group_id, ends, backwards.get(group_id, Backwards()), is_kafka)
         if facts is not None:
             yield facts
 
 
 def _facts(
-    shard: GroupShard, group_id: GroupId, ends: Ends | None, backwards: Backwards
+    shard: GroupShard, group_id: GroupId, ends: Ends | None, backwards: Backwards, is_kafka: bool
 ) -> GroupFacts | None:
     kind = shard.groups.find(group_id)
     listed = None if kind is None else kind.listed(group_id)
@@ -82,6 +86,9 @@ def _facts(
         return None
     paused = sum(map(len, shard.paused.of(group_id).values()))
     clock = None if paused else kind.clock_of(group_id)
+    empty_since = clock.since if clock is not None and clock.aging is Aging.SINCE_STATE else None
+    if is_kafka and empty_since is not None and listed.group_type == ConsumerGroups.NAME:
+        clock = GroupClock(Aging.SINCE_COMMIT)  # Kafka counts from the commit in groups of this protocol
     is_subscribed = kind.subscription_of(group_id)
     retention_ms = shard.retentions.of(group_id)
     commits: list[Millis] = []
@@ -108,7 +115,7 @@ def _facts(
         state=listed.state,
         offset_count=len(commits),
         last_commit_at=max(commits, default=None),
-        empty_since=clock.since if clock is not None and clock.aging is Aging.SINCE_STATE else None,
+        empty_since=empty_since,
         first_expiry_at=min(known, default=None),
         last_expiry_at=max(known, default=None) if len(known) == len(expiries) else None,
         lag=sum(lags) if lags else None,
