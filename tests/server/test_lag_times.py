@@ -47,6 +47,28 @@ def test_an_end_that_was_unknown_ends_the_search() -> None:
     assert found.age_ms(T, 0, 40, Millis(30_000)) == 10_000
 
 
+@pytest.mark.parametrize("first", [UNKNOWN, 100])
+def test_an_age_grows_as_long_as_nothing_is_read(first: int) -> None:
+    """Whatever is forgotten meanwhile, and whether the log was open at the first note."""
+    found = LagTimes()
+    found.note(Millis(0), ends(first), MOST)
+    begin = 10_000 if first == UNKNOWN else 0
+    for at in range(10_000, 10 * 24 * HOUR_MS, 600_000):
+        found.note(Millis(at), ends(100), MOST)
+        assert found.age_ms(T, 0, 40, Millis(at)) == at - begin
+
+
+def test_a_topic_that_was_made_anew_has_no_age_from_before() -> None:
+    """Its log ends below where that of its name ended."""
+    found = times((0, 500), (60_000, 500), (120_000, 10), (180_000, 20))
+    assert found.age_ms(T, 0, 5, Millis(180_000)) == 60_000
+    found.note(Millis(240_000), ends(20), MOST)
+    assert found.age_ms(T, 0, 15, Millis(240_000)) == 90_000
+    found.note(Millis(300_000), {}, MOST)
+    found.note(Millis(360_000), ends(20), MOST)
+    assert found.age_ms(T, 0, 5, Millis(360_000)) == 0
+
+
 def test_a_partition_that_was_added_later_is_found() -> None:
     """Notes before it do not have it."""
     found = LagTimes()

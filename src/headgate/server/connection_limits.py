@@ -4,8 +4,8 @@ As in Kafka, a connection above the first limit waits until another one closes, 
 is closed at once. Waiting connections stay in the backlog of the listening socket. Only those accepted in the
 same call as the last one within the limit are open, and they are not read.
 
-The last file descriptors of the process are reserved for logs (`descriptors.py`): a connection that would use
-one is closed.
+A part of the process's file descriptors is reserved for logs (`descriptors.py`): a connection that would use
+one of them is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from headgate.domain.setting import INT_MAX
-from headgate.server.descriptors import descriptors_of_connections
+from headgate.server.descriptors import first_for_a_moment, most_connections
 from headgate.server.seldom import Seldom
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class ConnectionLimits:
         self._waiting: dict[Limited, None] = {}
         """Connections above the limit, in the order of their arrival."""
         self._log = Seldom()
-        self._most_descriptors = descriptors_of_connections()
+        self._most_with_descriptors = most_connections()
+        self._most_descriptors = first_for_a_moment()
         self.is_full = False
         """Whether the limit is reached."""
         self.on_full: Callable[[bool], None] = lambda is_full: None
@@ -86,8 +87,12 @@ class ConnectionLimits:
         return False
 
     def leaves_descriptors(self, descriptor: int) -> bool:
-        """Return whether descriptors for logs remain. The system assigns the lowest free number."""
-        if descriptor < self._most_descriptors:
+        """Return whether enough descriptors for logs remain if the last connection keeps this one.
+
+        The system assigns the lowest free number.
+        """
+        count = self._count + len(self._waiting)
+        if count <= self._most_with_descriptors and descriptor < self._most_descriptors:
             return True
         if self._log.is_time():
             logger.warning(

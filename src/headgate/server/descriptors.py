@@ -7,24 +7,40 @@ such as directories that are synced.
 
 from __future__ import annotations
 
+import os
 import resource
 from typing import Final
 
 MOST_FOR_LOGS: Final = 640
 """Descriptors for logs, at most half of all."""
 _SHARE_LEFT_OPEN: Final = 0.8
+_OPEN_AT_START: Final = 32
+"""Where the system does not say it."""
 
 
-def descriptors_of_connections() -> int:
-    """Return the first descriptor that no connection may have."""
+def most_connections() -> int:
+    """Return how many connections leave enough descriptors for logs and for what the process has open now."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most - _for_logs(most)
+    return max(most - _for_logs(most) - _open_now(), 1)
+
+
+def first_for_a_moment() -> int:
+    """Return the first descriptor that no connection may have, so that files can be opened for a moment."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most - _for_logs(most) + most_open_logs()
 
 
 def most_open_logs() -> int:
     """Return how many logs may have open files between requests."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return int(_for_logs(most) * _SHARE_LEFT_OPEN)
+
+
+def _open_now() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return _OPEN_AT_START
 
 
 def _for_logs(most: int) -> int:
