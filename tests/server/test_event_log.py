@@ -22,8 +22,8 @@ from headgate.core.events import (
     OffsetsExpired,
     RemovalReason,
 )
-from headgate.domain.ids import GroupId, MemberId, TopicId
-from headgate.server.event_log import EventLog
+from headgate.domain.ids import GroupId, MemberId, Millis, TopicId
+from headgate.server.event_log import MOST_WITH_A_SERIES, EventLog
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 
@@ -97,7 +97,7 @@ def test_an_event_is_one_line_with_its_reason(
 ) -> None:
     """A member that was lost is a warning; what was asked for is not."""
     with caplog.at_level(logging.INFO):
-        EventLog().take(event)
+        EventLog(lambda: Millis(0)).take(event)
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (level, line)
     assert {name: vars(record)[name] for name in ("group", *fields)} == {"group": "g", **fields}
@@ -107,7 +107,7 @@ def test_the_reason_of_a_rebalance_is_what_happened_since_the_last_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Of that group alone."""
-    log = EventLog()
+    log = EventLog(lambda: Millis(0))
     with caplog.at_level(logging.INFO):
         for event in (
             MemberJoined(G, MemberId("a"), "app", "/127.0.0.1"),
@@ -125,7 +125,7 @@ def test_the_reason_of_a_rebalance_is_what_happened_since_the_last_one(
 
 def test_rebalances_and_removed_members_are_counted() -> None:
     """By protocol and by reason; classic groups with the time that they waited."""
-    log = EventLog()
+    log = EventLog(lambda: Millis(0))
     for event in (
         GroupRebalanced(G, 1, 2, 1500),
         GroupRebalanced(G, 2, 2, 20),
@@ -143,6 +143,29 @@ def test_rebalances_and_removed_members_are_counted() -> None:
     assert found["headgate_rebalance_seconds_sum",] == 1.52
     assert found["headgate_members_removed_total", "did-not-revoke"] == 1
     assert found["headgate_members_removed_total", "left"] == 0
+
+
+def test_the_groups_that_rebalance_most_often_have_a_series() -> None:
+    """With the rebalances of the last ten minutes, however many groups there are."""
+    now = 0
+    log = EventLog(lambda: Millis(now))
+
+    def recent() -> dict[str, float]:
+        (family,) = [one for one in log.gauges() if one.name == "headgate_group_recent_rebalances"]
+        return {sample.labels["group"]: sample.value for sample in family.samples}
+
+    assert recent() == {}
+    for now in range(0, 600_000, 10_000):
+        log.take(GroupRebalanced(G, 1 + now, 2, 20))
+    for number in range(200):
+        log.take(GroupRebalanced(GroupId(f"calm-{number}"), 1, 2))
+    found = recent()
+    assert found["g"] == 60
+    assert len(found) == MOST_WITH_A_SERIES
+    now = 900_000
+    assert recent()["g"] == 30
+    now = 2_000_000
+    assert recent() == {}
 
 
 def test_topics_have_lines_when_they_come_and_go(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,7 +196,7 @@ def test_a_new_group_does_not_rebalance_for_the_members_of_a_removed_one(
 ) -> None:
     """It has the same name. What happened to its members since their last rebalance is forgotten."""
     caplog.set_level(logging.INFO)
-    log = EventLog()
+    log = EventLog(lambda: Millis(0))
     log.take(MemberRemoved(G, M, "app", "/127.0.0.1", RemovalReason.LEFT))
     log.take(removed)
     log.take(MemberJoined(G, M, "app", "/127.0.0.1"))

@@ -6,7 +6,6 @@ import fcntl
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 from dataclasses import replace
@@ -26,7 +25,7 @@ from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.walking import walk_batches
 from headgate.takeover import importing
-from headgate.takeover.cluster_metadata import TOPIC_RESOURCE, read_cluster_metadata
+from headgate.takeover.cluster_metadata import BROKER_RESOURCE, TOPIC_RESOURCE, read_cluster_metadata
 from headgate.takeover.errors import ImportRefused
 from headgate.takeover.importing import Progress
 from headgate.takeover.plan import plan_import
@@ -124,8 +123,21 @@ def test_what_is_not_taken_over_is_told(kafka: Broker) -> None:
     """Settings that Headgate does not have, and those of brokers."""
     output = kafka.imported()
     assert f"remote.log.copy.disable of {PAYMENTS} is left out" in output
-    left_out = r"settings of all brokers are left out, give them to `headgate serve`: [a-z.]+(, [a-z.]+)*$"
-    assert re.search(left_out, output, re.MULTILINE), output
+    left_out = "settings of all brokers are left out, "
+    assert left_out + "Headgate has none of these: log.cleaner.threads, min.insync.replicas" in output
+
+
+def test_settings_of_brokers_are_told_as_serve_takes_them(kafka: Broker) -> None:
+    """Those that it has, with their values."""
+    with stopped_broker([kafka.data]) as broker:
+        metadata = read_cluster_metadata(OsFileSystem(), broker.metadata_directory)
+        metadata.configs[BROKER_RESOURCE, ""] = {"log.retention.ms": "-1", "num.io.threads": "9"}
+        plan = plan_import(broker, metadata, [FLIGHTS], all_topics=False)
+    told = [one.partition("left out, ")[2] for one in plan.notes if "of all brokers" in one]
+    assert told == [
+        "give them to `headgate serve`: log.retention.ms=-1",
+        "Headgate has none of these: num.io.threads",
+    ]
 
 
 def test_no_setting_that_is_left_out_removes_records(kafka: Broker) -> None:

@@ -7,8 +7,8 @@ such as directories that are synced.
 
 from __future__ import annotations
 
-import os
 import resource
+from pathlib import Path
 from typing import Final
 
 MOST_FOR_LOGS: Final = 640
@@ -38,7 +38,7 @@ def most_open_logs() -> int:
 
 def _open_now() -> int:
     try:
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
     except OSError:
         return _OPEN_AT_START
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -23,12 +23,16 @@ from headgate.core.events import (
     RemovalReason,
     TransactionTimedOut,
 )
-from headgate.domain.ids import GroupId
-from headgate.runtime.gauges import counter
+from headgate.domain.ids import GroupId, Millis
+from headgate.runtime.gauges import counter, gauge
 from headgate.server.metrics import Histogram
 
 logger = logging.getLogger(__name__)
 
+MOST_RECENT_REBALANCES = 20_000
+MOST_WITH_A_SERIES = 100
+"""Groups with a series of their own: those that rebalanced most often."""
+_RECENT_MS = 600_000
 MOST_CHANGED_GROUPS = 10_000
 """Groups whose changes are remembered until they rebalance: some never do."""
 _AS_ASKED = (RemovalReason.LEFT, RemovalReason.REPLACED)
@@ -37,7 +41,10 @@ _AS_ASKED = (RemovalReason.LEFT, RemovalReason.REPLACED)
 class EventLog:
     """Logs every event, and counts rebalances and removed members."""
 
-    def __init__(self) -> None:
+    def __init__(self, steady_time: Callable[[], Millis]) -> None:
+        self._steady_time = steady_time
+        self._recent: deque[tuple[Millis, GroupId]] = deque(maxlen=MOST_RECENT_REBALANCES)
+        """The last rebalances, with their times."""
         self._waits = Histogram()
         self._rebalances: Counter[str] = Counter()
         self._removed: Counter[RemovalReason] = Counter()
@@ -89,6 +96,7 @@ class EventLog:
 
     def _rebalanced(self, event: GroupRebalanced) -> None:
         self._rebalances["consumer" if event.duration_ms is None else "classic"] += 1
+        self._recent.append((self._steady_time(), event.group_id))
         fields: dict[str, object] = {
             "group": event.group_id,
             "epoch": event.epoch,
@@ -108,6 +116,12 @@ class EventLog:
             [((protocol,), self._rebalances[protocol]) for protocol in ("classic", "consumer")],
             ("protocol",),
         )
+        yield gauge(
+            "headgate_group_recent_rebalances",
+            "Rebalances of a group in the last ten minutes.",
+            [((group_id,), count) for group_id, count in self._most_recent()],
+            ("group",),
+        )
         waits = HistogramMetricFamily(
             "headgate_rebalance_seconds", "For how long a classic group waited for its members to join."
         )
@@ -119,6 +133,13 @@ class EventLog:
             [((reason,), self._removed[reason]) for reason in RemovalReason],
             ("reason",),
         )
+
+    def _most_recent(self) -> list[tuple[GroupId, int]]:
+        since = self._steady_time() - _RECENT_MS
+        while self._recent and self._recent[0][0] < since:
+            self._recent.popleft()
+        counts = Counter(group_id for _, group_id in self._recent)
+        return counts.most_common(MOST_WITH_A_SERIES)
 
 
 def _member_fields(event: MemberJoined | MemberAwaited | MemberRemoved) -> dict[str, object]:

@@ -108,7 +108,7 @@ class BrokerNode:
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self._coordinators: list[Coordinator[Any]] = []
-        self._events = EventLog()
+        self._events = EventLog(clock.steady_time)
         self._surroundings = GroupSurroundings(self.topics, self._events.take)
         self._groups = group_shards(
             settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands

@@ -20,7 +20,7 @@ from headgate.domain.ids import (
     TRANSACTION_STATE_TOPIC,
 )
 from headgate.domain.setting import InvalidSetting, Setting
-from headgate.domain.settings import GROUP_SETTINGS, TOPIC_SETTINGS, find
+from headgate.domain.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, find
 from headgate.takeover.cluster_metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -198,6 +198,11 @@ def _ignored(metadata: ClusterMetadata) -> list[str]:
     for (resource_type, name), configs in sorted(metadata.configs.items()):
         if resource_type == BROKER_RESOURCE and configs:
             of = f"broker {name}" if name else "all brokers"
-            names = ", ".join(sorted(configs))
-            notes.append(f"settings of {of} are left out, give them to `headgate serve`: {names}")
+            if ours := sorted(configs.keys() & BROKER_SETTINGS.keys()):
+                given = ", ".join(f"{one}={configs[one]}" for one in ours)
+                notes.append(f"settings of {of} are left out, give them to `headgate serve`: {given}")
+            if others := sorted(configs.keys() - BROKER_SETTINGS.keys()):
+                notes.append(
+                    f"settings of {of} are left out, Headgate has none of these: {', '.join(others)}"
+                )
     return notes
