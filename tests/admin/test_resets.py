@@ -127,6 +127,25 @@ def test_what_is_wrong_with_one_group_stops_no_other(admin: Admin, member: Consu
     assert [each.offset for each in right] == [1] if isinstance(right, list) else False
 
 
+def test_a_share_group_is_refused_with_one_request_for_all(
+    admin: Admin, group: str, sent: Counter[str]
+) -> None:
+    """With the error of `plan_reset`; the plans of the others are made."""
+    (name,) = made(admin, group, 1)
+    shares = [f"{group}-share-{number}" for number in range(5)]
+    for share in shares:
+        admin.alter_share_offsets(share, {PARTITIONS[0]: 0})
+    sent.clear()
+    plans = admin.plan_resets(dict.fromkeys([*shares, name, f"{group}-none"], ToEarliest()), PARTITIONS)
+    assert sent["ShareGroupDescribeRequest"] == 1
+    for share in shares:
+        found = plans[share]
+        assert isinstance(found, ClientError) and "It is a share group" in str(found)
+        assert f"{type(found)} {found}" == planned_alone(admin, share, PARTITIONS, ToEarliest())
+    assert all(isinstance(plans[each], list) for each in (name, f"{group}-none"))
+    admin.delete_groups(shares)
+
+
 @pytest.mark.parametrize("is_consumer", [False, True], ids=["classic", "consumer"])
 def test_members_that_joined_after_the_plan_are_told(
     admin: Admin, group: str, request: pytest.FixtureRequest, is_consumer: bool

@@ -253,6 +253,33 @@ def test_a_group_that_cannot_be_reset_does_not_stop_the_others(
     assert (result.exit_code, list(results(result).values())) == (1, ["done", "refused"])
 
 
+def test_a_share_group_is_not_planned(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    """The plan is looked at before its execution, which refuses such a group. All groups are all others."""
+    name, share, place = new_group(8), "not-planned", TopicPartition(TopicName("flights"), 0)
+    told = f"group {share} is a share group: use `headgate share-groups`"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.alter_share_offsets(share, {place: 0})
+        try:
+            (tmp_path / "table.csv").write_text(
+                f"group,topic,partition,offset\n{share},flights,0,0\n{name},flights,0,0\n"
+            )
+            targets = ("--group", share, "--group", name, "--to-earliest")
+            for arguments in (("--from-table", tmp_path / "table.csv"), targets):
+                result = reset(*arguments)
+                assert (result.exit_code, f"left out: {told}\n" in result.stderr) == (1, True)
+                assert [each.group_id for each in load_plan(tmp_path / "plan.csv")] == [name]
+            result = reset("--groups-matching", f"{share}|{name}", "--to-earliest")
+            assert (result.exit_code, share in result.stderr) == (0, False)
+            with (tmp_path / "plan.csv").open("a") as file:
+                file.write(f"{share},flights,0,,0\n")
+            result = reset("--execute")
+            assert (result.exit_code, told in result.stdout) == (1, True)
+        finally:
+            admin.delete_groups([share])
+
+
 def test_a_group_that_cannot_be_described_does_not_stop_the_others(
     broker: Broker, new_group: Callable[..., str]
 ) -> None:

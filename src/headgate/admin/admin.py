@@ -12,7 +12,7 @@ from typing import Self
 from headgate.admin.arguments import among, bootstrap, past_millis, refuse_impossible, seconds, secured, text
 from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
-from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
+from headgate.admin.errors import AlreadyUndone, GroupIsActive, IsShareGroup, NothingToReset
 from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
@@ -496,8 +496,7 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         except (VersionNotSupported, RequestRefused):  # the cluster has no share groups, or does not tell
             return
         if found is not None:
-            reason = "It is a share group: see rewind_share_group and alter_share_offsets"
-            raise RequestRefused(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND, reason)
+            raise IsShareGroup(group_id)
 
     def _refuse_active(self, group_id: str, places: ChosenPartitions) -> None:
         """Refuse to change offsets of a group with members, unless these are all paused and released."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from headgate.client.errors import ClientError
+from headgate.client.errors import ClientError, RequestRefused
 from headgate.client.groups import GroupDescription
 from headgate.client.pauses import PausedPartition
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName, TopicPartition
 
 MOST_NAMED = 3
@@ -47,6 +48,15 @@ class GroupIsActive(ClientError):
         if unreleased:
             message += f"; paused, but not released yet: {first_of(unreleased)}"
         super().__init__(message)
+
+
+class IsShareGroup(RequestRefused):
+    """The group is a share group, which has no committed offsets."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        reason = "It is a share group: see rewind_share_group and alter_share_offsets"
+        super().__init__(f"group {group_id}", ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
 
 class NotPaused(ClientError):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from headgate.admin.errors import GroupIsActive, NothingToReset
+from headgate.admin.errors import GroupIsActive, IsShareGroup, NothingToReset
 from headgate.admin.pausing import released_among
 from headgate.admin.reset import PlannedOffset, Target, ToOffsets, plan
 from headgate.admin.survey import Surveyor
@@ -68,8 +68,7 @@ def plan_resets(
         group_id: _wanted(target, named, committed.get(group_id, {})) for group_id, target in targets.items()
     }
     plans: PlansOfGroups = {}
-    for group_id, refused in active_among(surveyor, wanted).items():
-        plans[group_id] = refused
+    plans.update(refused_among(surveyor, wanted).items())
     plans |= {group_id: error for group_id, error in surveyor.failed.items() if group_id in targets}
     for group_id, some in wanted.items():
         if not some and group_id not in plans:
@@ -99,11 +98,14 @@ def _wanted(
     return list(target.offsets) if isinstance(target, ToOffsets) else list(committed)
 
 
-def active_among(
+def refused_among(
     surveyor: Surveyor, wanted: Mapping[GroupId, Sequence[TopicPartition]]
-) -> dict[GroupId, GroupIsActive]:
-    """Return the refusals of groups with members, unless the partitions are all paused and released."""
+) -> dict[GroupId, GroupIsActive | IsShareGroup]:
+    """Return the refusals of share groups, and of groups with members, unless the partitions are all paused
+    and released.
+    """
     described = surveyor.descriptions(wanted)
+    shares = surveyor.share_groups([group_id for group_id, one in described.items() if one is None])
     refused = {
         group_id: GroupIsActive(one)
         for group_id, one in described.items()
@@ -118,4 +120,4 @@ def active_among(
             del refused[group_id]
         elif surveyor.can_pause(group_id):
             refused[group_id] = GroupIsActive(refused[group_id].group, unpaused, unreleased)
-    return refused
+    return {**refused, **{group_id: IsShareGroup(group_id) for group_id in shares}}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headgate.admin.positions import Position, positions_of, readers_of
-from headgate.client import expiry, groups, offsets, pauses
+from headgate.client import expiry, groups, offsets, pauses, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.errors import ClientError, RequestRefused
 from headgate.client.expiry import GroupExpiry
@@ -71,6 +71,11 @@ class Surveyor:
         return self._of_groups(
             group_ids, lambda ids: groups.describe_on_nodes(self._survey, ids, self._types)
         )
+
+    def share_groups(self, group_ids: Iterable[GroupId]) -> set[GroupId]:
+        """Return which of these groups are share groups."""
+        found = self._of_groups(group_ids, lambda ids: share_groups.are_share_groups(self._survey, ids))
+        return {group_id for group_id, is_share in found.items() if is_share}
 
     def committed(self, group_ids: Iterable[GroupId]) -> dict[GroupId, dict[TopicPartition, CommittedOffset]]:
         """Return the committed offsets of groups."""

@@ -14,6 +14,8 @@ from headgate.admin import (
     RequestRefused,
     TopicGone,
 )
+from headgate.admin.errors import IsShareGroup
+from headgate.cli.absent_groups import of_other_kind
 from headgate.client.errors import NoNodeReachable, RequestTimedOut, VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
@@ -66,6 +68,8 @@ def in_words(error: ClientError, command: str = "consumer-groups") -> str:
     """Return the error, the advice for it and its notes, on one line; `command` is the one that describes the
     groups.
     """
+    if isinstance(error, IsShareGroup):
+        return with_notes(of_other_kind(error.group_id, is_share=True), error)
     if isinstance(error, PartlyRefused):
         advice = _advice(next(iter(error.refused.values())), command)
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headgate.client.cluster import Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import ClientError, RequestRefused, check, check_parts
+from headgate.client.errors import ClientError, RequestRefused, VersionNotSupported, check, check_parts
 from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
@@ -81,6 +81,26 @@ def describe_share_groups(
         return {group_id: found.get(group_id) for group_id in wanted}
 
     return cluster.retrying(attempt)
+
+
+def are_share_groups(survey: Survey, group_ids: Iterable[GroupId]) -> Answers[GroupId, bool]:
+    """Tell which groups are share groups; an error for one whose coordinator does not answer.
+
+    A coordinator without share groups, or one that does not tell, has none.
+    """
+
+    def ask(node: Connection, some: list[GroupId]) -> Mapping[GroupId, bool | ClientError]:
+        try:
+            response = node.request(groups.ShareGroupDescribeRequest(group_ids=list(some)))
+        except VersionNotSupported:
+            return dict.fromkeys(some, False)
+        found: dict[GroupId, bool | ClientError] = {}
+        for group in response.groups:
+            refused = RequestRefused(f"group {group.group_id}", group.error_code, group.error_message)
+            found[GroupId(group.group_id)] = refused if refused.is_retriable else not group.error_code
+        return found
+
+    return survey.of_groups(group_ids, ask)
 
 
 def _described(group: groups.DescribedGroup, address: str, node_id: int) -> ShareGroupDescription:

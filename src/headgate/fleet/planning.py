@@ -16,12 +16,14 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
+from headgate.admin.errors import IsShareGroup
 from headgate.admin.reset import plan, remarks_on_plan
-from headgate.client.groups import describe_on_nodes
+from headgate.client.groups import GroupDescription, describe_on_nodes
 from headgate.client.offsets import CommittedOffset
-from headgate.client.survey import Survey
+from headgate.client.share_groups import are_share_groups
+from headgate.client.survey import Answers, Survey
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step
+from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step, refusal_text
 
 _DESCRIBED_AT_ONCE = 100
 _TABLE_COLUMNS = (("group_id", "group"), ("topic",), ("partition",), ("committed_offset", "offset"))
@@ -73,17 +75,29 @@ def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[st
     now = Millis(time.time_ns() // 1_000_000)
     wanted = set(topics)
     for several in _in_portions(list(targets)):
-        described = describe_on_nodes(Survey(admin.cluster), map(GroupId, several))
-        for group_id, group in described.items():
+        for group_id, group in _described(admin, several).items():
             if isinstance(group, ClientError):
                 if not isinstance(group, RequestRefused) or group.is_retriable:
                     raise group
-                yield Outcome(PlannedOffsets(group_id, {}, {}), Step.REFUSED, str(group))
+                yield Outcome(PlannedOffsets(group_id, {}, {}), Step.REFUSED, refusal_text(group))
             elif group is not None and group.is_active:
                 text = f"group {group_id} has members (state {group.state})"
                 yield Outcome(PlannedOffsets(group_id, {}, {}), Step.ACTIVE, text)
             else:
                 yield _plan_one(admin, group_id, targets[group_id], wanted, offsets_at, now)
+
+
+def _described(admin: Admin, group_ids: list[str]) -> Answers[GroupId, GroupDescription | None]:
+    """Describe groups; None for one that does not exist, an error for a share group."""
+    survey = Survey(admin.cluster)
+    found = describe_on_nodes(survey, map(GroupId, group_ids))
+    absent = [group_id for group_id, group in found.items() if group is None]
+    for group_id, is_share in are_share_groups(survey, absent).items():
+        if isinstance(is_share, ClientError):
+            found[group_id] = is_share
+        elif is_share:
+            found[group_id] = IsShareGroup(group_id)
+    return found
 
 
 def _in_portions(group_ids: list[str]) -> Iterator[list[str]]:

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from headgate.admin import Admin, GroupIsActive, OffsetsMoved, PartlyRefused, RequestRefused
 from headgate.admin.csv_rows import csv_writer
-from headgate.client.errors import VersionNotSupported
+from headgate.admin.errors import IsShareGroup
+from headgate.client.errors import ClientError, VersionNotSupported
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.domain.setting import INT_MAX, LONG_MAX
 
@@ -163,7 +164,14 @@ def _execute_one(admin: Admin, planned: PlannedOffsets) -> Outcome:
     except RequestRefused as refused:
         if refused.is_retriable:
             raise
-        return Outcome(planned, Step.REFUSED, str(refused))
+        return Outcome(planned, Step.REFUSED, refusal_text(refused))
+
+
+def refusal_text(refused: ClientError) -> str:
+    """Return why a group is not reset."""
+    if isinstance(refused, IsShareGroup):
+        return f"group {refused.group_id} is a share group: use `headgate share-groups`"
+    return str(refused)
 
 
 def _compare_and_set(admin: Admin, planned: PlannedOffsets) -> Outcome:
@@ -183,7 +191,7 @@ def _compare_and_set(admin: Admin, planned: PlannedOffsets) -> Outcome:
     except GroupIsActive as active:
         return Outcome(planned, Step.ACTIVE, str(active))
     except (PartlyRefused, RequestRefused, VersionNotSupported) as refused:
-        return Outcome(planned, Step.REFUSED, str(refused))
+        return Outcome(planned, Step.REFUSED, refusal_text(refused))
     return Outcome(planned, Step.DONE)
 
 

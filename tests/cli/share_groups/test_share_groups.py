@@ -166,7 +166,10 @@ def test_a_group_of_another_kind_names_the_command_for_it(
         return CliRunner().invoke(app, ["consumer-groups", "--bootstrap-server", bootstrap_servers, *words])
 
     reset = ("--reset-offsets", "--topic", "orders", "--to-earliest", "--execute")
-    for words in (("--describe",), reset, (*reset, "--create"), ("--delete-offsets", "--topic", "orders")):
+    undo = ("--undo", "--all-topics")
+    restore = ("--reset-offsets", "--to-offsets-as-of", "2026-01-01", "--all-topics")
+    removal = ("--delete-offsets", "--topic", "orders")
+    for words in (("--describe",), reset, (*reset, "--create"), removal, undo, restore):
         refused = consumers(*words, "--group", empty)
         assert refused.exit_code == 1
         assert refused.stderr == f"headgate: group {empty} is a share group: use `headgate share-groups`\n"

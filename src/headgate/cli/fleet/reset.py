@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
+from headgate.cli.absent_groups import is_share_group
 from headgate.cli.connecting import (
     INTERRUPTED,
     ConnectingAndPrinting,
@@ -172,8 +173,10 @@ def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict
         if missing := [each for each in chosen if each not in targets]:
             raise UsageProblem(f"--from-table {options.from_table}: there is no group {missing[0]}")
         return {each: targets[each] for each in chosen}
-    known: list[str] = [each.group_id for each in admin.list_groups()]
-    chosen = list(dict.fromkeys(named)) if named else _matching(known, pattern)
+    listings = admin.list_groups()
+    known: list[str] = [each.group_id for each in listings]
+    resettable: list[str] = [each.group_id for each in listings if not is_share_group(each)]
+    chosen = list(dict.fromkeys(named)) if named else _matching(resettable, pattern)
     if not (named or options.all_groups or pattern is not None):
         raise UsageProblem("--group, --groups-matching or --all-groups is needed")
     if missing := sorted(set(chosen) - set(known)):
