@@ -37,6 +37,7 @@ ANSWERS = [
     ("latest is the high watermark", -1, (-1, 8)),
     ("earliest", -2, (-1, 0)),
     ("local earliest", -4, (-1, 0)),
+    ("greatest timestamp, of what is durable", -3, (NOW + 70, 7)),
     ("latest tiered", -5, (-1, -1)),
     ("earliest pending upload", -6, (-1, -1)),
     ("before everything", 0, (NOW, 0)),
@@ -60,10 +61,10 @@ def test_offsets_by_timestamp(node: OneNode, timestamp: int, answer: tuple[int, 
 
 
 def test_the_greatest_timestamp(node: OneNode) -> None:
-    """-3 finds its record, wherever in the log it is."""
+    """-3 finds its record, wherever in the log it is, and the first one of several."""
     topic = node.topic("letters")
     partition = topic.partition(0)
-    for timestamp in (NOW, NOW + 500, NOW + 100):
+    for timestamp in (NOW, NOW + 500, NOW + 100, NOW + 500):
         partition.append(batch(b"v", timestamp=timestamp), NOW)
     node.durability.when_durable(partition.log, partition.synced)
     found = ask(node, -3)

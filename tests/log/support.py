@@ -65,9 +65,9 @@ def first_at(log: Log, timestamp_ms: int) -> Found:
     return _found(log.search_timestamp(timestamp_ms))
 
 
-def newest(log: Log) -> Found:
-    """The largest timestamp and the first offset in its batch with it."""
-    return _found(log.search_largest_timestamp())
+def newest(log: Log, up_to: int | None = None) -> Found:
+    """The largest timestamp below an offset, by default in all of the log, and the first offset with it."""
+    return _found(log.search_largest_timestamp(log.log_end_offset if up_to is None else up_to))
 
 
 def _found(search: Search) -> Found:

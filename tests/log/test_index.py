@@ -104,6 +104,14 @@ def test_entries_at_the_limits_are_valid() -> None:
     assert list(zero.timestamps) == [0]
 
 
+def test_a_time_index_gives_the_entry_before_an_offset() -> None:
+    """The last one below it, not at it."""
+    times = TimeIndex()
+    for timestamp, offset in ((10, 2), (20, 5)):
+        times.append(timestamp, offset)
+    assert [times.last_before(at) for at in (2, 3, 5, 6)] == [(-1, 0), (10, 2), (10, 2), (20, 5)]
+
+
 @given(st.binary(max_size=60))
 def test_random_bytes_are_an_index_or_none(nonsense: bytes) -> None:
     """Nothing is raised; accepted bytes are increasing entries."""

@@ -37,7 +37,9 @@ class LogModel(RuleBasedStateMachine):
         return [batch for batch in self.kept if read_header(batch).next_offset > self.start]
 
     @precondition(lambda self: self.log.failure is None)
-    @rule(counts=st.lists(st.integers(1, 4), min_size=1, max_size=4), jump=st.sampled_from([0, 0, 0, 600]))
+    @rule(
+        counts=st.lists(st.integers(1, 4), min_size=1, max_size=4), jump=st.sampled_from([0, 0, 0, 600, -3])
+    )
     def append(self, counts: list[int], jump: int) -> None:
         """Several batches in one write."""
         batches = []
@@ -265,21 +267,23 @@ class LogModel(RuleBasedStateMachine):
         else:
             assert data == b""
 
-    @rule(timestamp=st.integers(990, 1100))
-    def find_timestamp(self, timestamp: int) -> None:
-        """The first record at or after a time is the one a walk over all records finds."""
-        expected = None
-        largest = None
+    @rule(timestamp=st.integers(990, 1100), end_fraction=st.floats(0, 1))
+    def find_timestamp(self, timestamp: int, end_fraction: float) -> None:
+        """The first record at or after a time, and the first one with the largest timestamp below an offset,
+        are those that a walk over all records finds.
+        """
+        bounds = [read_header(batch).next_offset for batch in self.visible()] + [self.end]
+        up_to = bounds[round((len(bounds) - 1) * end_fraction)]
+        expected = largest = None
         for offset, record in iterate_records(b"".join(self.visible())):
             if offset < self.start:
                 continue
             if expected is None and record.timestamp >= timestamp:
                 expected = record.timestamp, offset
-            if largest is None or record.timestamp > largest:
-                largest = record.timestamp
+            if offset < up_to and (largest is None or record.timestamp > largest[0]):
+                largest = record.timestamp, offset
         assert first_at(self.log, timestamp) == expected
-        found = newest(self.log)
-        assert (found[0] if found else None) == largest
+        assert newest(self.log, up_to) == largest
 
     @rule()
     def delete(self) -> None:

@@ -1,15 +1,14 @@
-"""Lookups by offset and by time, and reads of whole batches."""
+"""Lookups by offset, and reads of whole batches."""
 
 from __future__ import annotations
 
 import pytest
-from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, memory, names, newest
+from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, names
 
-from headgate.log.batch import CorruptBatch, Record, encode_batch, read_header
+from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import LogSettings, OffsetOutOfRange
 from headgate.log.swap import save_compacted_to
-from headgate.log.time_search import Search
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -99,38 +98,6 @@ def test_reads_skip_gaps_of_compaction(files: MemoryFileSystem) -> None:
     assert not place.reported
 
 
-def test_records_are_found_by_time(place: Place) -> None:
-    """The first record at or after a time, in a batch and across segments, after the log start."""
-    log = place.open()
-    for at in range(40):
-        append(log, 2, timestamp=1000 + 10 * at)
-    assert first_at(log, 0) == (1000, 0)
-    assert first_at(log, 1001) == (1001, 1)
-    assert first_at(log, 1002) == (1010, 2)
-    assert first_at(log, 1391) == (1391, 79)
-    assert first_at(log, 1392) is None
-    assert newest(log) == (1391, 79)
-    log.delete_before(51)
-    assert first_at(log, 0) == (1251, 51)
-
-
-def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
-    """It is found until the log starts after it; without timestamps there is none."""
-    log = place.open()
-    append(log, timestamp=100)
-    append(log, timestamp=9000)
-    for _ in range(20):
-        append(log, timestamp=200)
-    assert newest(log) == (9000, 1)
-    assert first_at(log, 300) == (9000, 1)
-    log.delete_before(2)
-    assert newest(log) == (200, 2)
-    assert first_at(log, 300) is None
-    timeless = Place(memory()).open()
-    append(timeless, timestamp=-1)
-    assert newest(timeless) is None
-
-
 def test_an_iteration_ends_at_the_log_end_of_its_start(place: Place) -> None:
     """Batches appended meanwhile are not included."""
     log, batches = filled(place, 10)
@@ -157,54 +124,3 @@ def test_a_read_of_a_file_cut_by_others_raises(files: MemoryFileSystem, place: P
     files.open(DIRECTORY / f"{0:020d}.log").truncate(100)
     with pytest.raises(CorruptBatch, match="ends at"):
         log.read(0, 10_000)
-
-
-def _searched(search: Search) -> tuple[tuple[int, int] | None, list[bool]]:
-    """What a search comes to, and for each of its steps whether it was for a thread."""
-    steps: list[bool] = []
-    while True:
-        try:
-            work = next(search)
-        except StopIteration as end:
-            return end.value, steps
-        steps.append(work is not None)
-        if work is not None:
-            work()
-
-
-@pytest.mark.parametrize(("count", "codec", "is_aside"), [(10, 0, False), (10, 4, True), (3000, 0, True)])
-def test_large_batches_are_searched_in_a_thread(count: int, codec: int, is_aside: bool) -> None:
-    """Many records, or compressed ones; for both searches."""
-    log = Place(settings=LogSettings()).open()
-    records = [Record(b"k", b"v", 1000 + at) for at in range(count)]
-    batch = bytes(encode_batch(records, codec=codec))
-    log.append(batch, [read_header(batch)])
-    assert _searched(log.search_timestamp(1005)) == ((1005, 5), [True] * is_aside)
-    found, steps = _searched(log.search_largest_timestamp())
-    assert found == (1000 + count - 1, count - 1)
-    assert any(steps) is is_aside
-
-
-def test_a_search_among_many_batches_pauses() -> None:
-    """If the record with the largest timestamp was deleted, all batches may have to be searched."""
-    log = Place(settings=LogSettings()).open()
-    for timestamp in (9000, *range(1000, 1600)):
-        append(log, timestamp=timestamp)
-    log.delete_before(1)
-    found, steps = _searched(log.search_largest_timestamp())
-    assert found == (1599, 600)
-    assert len(steps) >= 6 and not any(steps)
-
-
-def test_a_search_continues_in_a_changing_log() -> None:
-    """Records deleted meanwhile are not found, and do not end the search."""
-    log = Place(settings=LogSettings()).open()
-    for timestamp in range(1000, 1600):
-        append(log, timestamp=timestamp)
-    append(log, timestamp=500)
-    search = log.search_largest_timestamp()
-    assert next(search) is None
-    log.delete_before(600)
-    log.close_files()
-    assert _searched(search)[0] in ((500, 600), (1599, 599))
-    assert newest(log) == (500, 600)

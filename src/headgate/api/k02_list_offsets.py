@@ -1,10 +1,10 @@
 """ListOffsets (key 2), versions 1-11: first and last offset of a partition, and offsets by time.
 
 A timestamp asks for the first record at or after it. Special timestamps: -1 the high watermark, -2 the log
-start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405), here the
-log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023), which do not
-exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION, whether or
-not the partition exists.
+start, -3 the first record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405),
+here the log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023), which
+do not exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION,
+whether or not the partition exists.
 
 With the isolation level read_committed the last stable offset is where the high watermark was: -1 is this
 offset, and no record at or after it is found.

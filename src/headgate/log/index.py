@@ -115,6 +115,13 @@ class TimeIndex:
         at = bisect_left(self.timestamps, timestamp)
         return (self.offsets[at - 1], self.timestamps[at - 1]) if at else (0, -1)
 
+    def last_before(self, relative_offset: int) -> tuple[int, int]:
+        """Return timestamp and relative offset of the last entry below `relative_offset`; (-1, 0) without
+        one.
+        """
+        at = bisect_left(self.offsets, relative_offset)
+        return (self.timestamps[at - 1], self.offsets[at - 1]) if at else (-1, 0)
+
     def to_bytes(self) -> bytes:
         """Return the contents of the .timeindex file."""
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))

@@ -386,11 +386,11 @@ class Log:
         """
         return search_timestamp(self, self._segments, timestamp_ms)
 
-    def search_largest_timestamp(self) -> Search:
-        """Find the largest timestamp and the first offset in its batch with it, in steps; None without
-        timestamps.
+    def search_largest_timestamp(self, up_to: int) -> Search:
+        """Find the largest timestamp below the offset `up_to`, and the first offset that has it, in steps;
+        None without timestamps.
         """
-        return search_largest_timestamp(self, self._segments)
+        return search_largest_timestamp(self, self._segments, up_to)
 
     def oldest_segment_timestamp(self) -> int:
         """Return the largest timestamp of the oldest segment, which retention uses; -1 without one."""

@@ -385,11 +385,30 @@ class IndexedSegment(SegmentFile):
         start, known = times.start_before(timestamp)
         if known < 0:
             return self.base_offset
-        position = self.position_of(self.base_offset + start)
-        if not self._is_at(position, self.base_offset + start, known):
+        if not self._has_entry(known, self.base_offset + start):
             self.replace_indexes()
             return self.start_before(timestamp)
         return self.base_offset + start
+
+    def largest_before(self, offset: int) -> int:
+        """Return an offset below `offset` whose batch has a larger timestamp than every batch before it.
+
+        The nearest one that is known; the base offset if none is.
+        """
+        known, largest_offset = self.max_timestamp, self.max_timestamp_offset
+        if largest_offset >= offset:
+            known, relative_offset = self.time_index.last_before(offset - self.base_offset)
+            largest_offset = self.base_offset + relative_offset
+        if known < 0:
+            return self.base_offset
+        if not self._has_entry(known, largest_offset):
+            self.replace_indexes()
+            return self.largest_before(offset)
+        return largest_offset
+
+    def _has_entry(self, timestamp: int, offset: int) -> bool:
+        """Return whether an entry of the time index is right."""
+        return not self.unchecked_bytes or self._is_at(self.position_of(offset), offset, timestamp)
 
     def _is_at(self, position: int, last_offset: int, max_timestamp: int | None = None) -> bool:
         """Return whether the batch at `position` is the one of an index entry.

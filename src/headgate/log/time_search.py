@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from headgate.log.batch import BatchHeader, iterate_records
 from headgate.log.segment import Segment
-from headgate.log.walking import walk_batches
+from headgate.log.walking import CHUNK_BYTES
 
 
 class Searched(Protocol):
@@ -33,10 +33,14 @@ class Searched(Protocol):
 Found: TypeAlias = "tuple[int, int] | None"
 """A timestamp and the offset of the record that has it."""
 Search: TypeAlias = "Generator[Callable[[], None] | None, None, Found]"
+_Batch: TypeAlias = "tuple[BatchHeader, bytes]"
+_Rank: TypeAlias = "tuple[int, int]"
+"""The negated timestamp and the offset: the smallest is the first record with the largest timestamp."""
 
 _RECORDS_AT_ONCE: Final = 2000
 """Batches with more records, and compressed ones, are searched in a thread."""
-_BATCHES_AT_ONCE: Final = 100
+_BATCHES_AT_ONCE: Final = 500
+"""Number of batches whose headers are looked at in one step, up to a megabyte of them."""
 
 
 def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: int) -> Search:
@@ -44,28 +48,35 @@ def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: i
     position = 0
     while True:
         start = max(position, log.log_start_offset)
-        candidate = _first_batch(segments, timestamp_ms, start)
-        if candidate is None:
+        bounds = _bounds_with(segments, timestamp_ms, start)
+        if bounds is None:
             return None
+        candidate, position = _first_batch(log, *bounds, timestamp_ms)
+        if candidate is None:
+            yield None
+            continue
         header, batch = candidate
         found = yield from _look_into(header, partial(_first_in, batch, timestamp_ms, start))
         if found is not None:
             return found
-        position = header.next_offset
 
 
-def _first_batch(
-    segments: Iterable[Segment], timestamp_ms: int, start_offset: int
-) -> tuple[BatchHeader, bytes] | None:
-    """Return the first batch from `start_offset` on whose maximum timestamp is at or after `timestamp_ms`."""
+def _bounds_with(segments: Iterable[Segment], timestamp_ms: int, start: int) -> tuple[int, int] | None:
+    """Return the offsets, from `start` on, between which the first batch at or after `timestamp_ms` is."""
     for segment in segments:
-        if segment.max_timestamp < timestamp_ms or segment.next_offset <= start_offset:
-            continue
-        first = max(segment.start_before(timestamp_ms), start_offset)
-        for _, header, batch in walk_batches(segment.file(), segment.position_of(first), segment.size):
-            if header.max_timestamp >= timestamp_ms and header.next_offset > start_offset:
-                return header, bytes(batch)
+        if segment.max_timestamp >= timestamp_ms and segment.next_offset > start:
+            return max(segment.start_before(timestamp_ms), start), segment.next_offset
     return None
+
+
+def _first_batch(log: Searched, position: int, end: int, timestamp_ms: int) -> tuple[_Batch | None, int]:
+    """Return a batch that has `timestamp_ms` or a later one, if it is near, and the offset to continue at."""
+    continue_at = end
+    for header, batch in _some_batches(log, position, end):
+        continue_at = header.next_offset
+        if header.max_timestamp >= timestamp_ms:
+            return (header, batch), continue_at
+    return None, continue_at
 
 
 def _first_in(batch: bytes, timestamp_ms: int, start_offset: int) -> Found:
@@ -75,60 +86,120 @@ def _first_in(batch: bytes, timestamp_ms: int, start_offset: int) -> Found:
     return None
 
 
-def search_largest_timestamp(log: Searched, segments: Iterable[Segment]) -> Search:
-    """Find the largest timestamp of the log, and the first offset in its batch that has it."""
+class _Span(NamedTuple):
+    """The part of a segment in which the largest timestamp is searched."""
+
+    bound: _Rank
+    """The segment's largest timestamp and its base offset: no record in it has a better rank."""
+    start: int
+    end: int
+
+
+def search_largest_timestamp(log: Searched, segments: Iterable[Segment], end_offset: int) -> Search:
+    """Find the largest timestamp of the batches below `end_offset`, and the first offset that has it.
+
+    The headers of the batches tell which of them has it. Others are unpacked only if its record is deleted.
+    """
     start = log.log_start_offset
-    visible = [
-        (segment.max_timestamp, segment.base_offset, segment.next_offset, segment.max_timestamp_offset)
+    spans = [
+        _Span(
+            (-segment.max_timestamp, segment.base_offset),
+            max(segment.base_offset, start),
+            min(segment.next_offset, end_offset),
+        )
         for segment in segments
-        if segment.next_offset > start and segment.max_timestamp >= 0
+        if segment.next_offset > start and segment.base_offset < end_offset and segment.max_timestamp >= 0
     ]
-    best: Found = None
-    for largest, base_offset, end_offset, largest_offset in sorted(
-        visible, key=lambda one: (-one[0], one[1])
-    ):
-        if best is not None and best[0] >= largest:
+    best: _Rank | None = None
+    for span in sorted(spans):
+        if best is not None and best < span.bound:
             break
-        found = yield from _largest_from(log, max(largest_offset, start), end_offset, largest)
-        if found is None or found[0] != largest:
-            # The record with the segment's largest timestamp is deleted: search all that is left of the
-            # segment.
-            found = yield from _largest_from(log, max(base_offset, start), end_offset, largest)
-        if found is not None and (best is None or found[0] > best[0]):
-            best = found
-    return best
+        best = yield from _best_in(log, segments, span, best)
+    return None if best is None else (-best[0], best[1])
 
 
-def _largest_from(log: Searched, position: int, end_offset: int, largest: int) -> Search:
-    """Find the largest timestamp, at most `largest`, from `position` on, below `end_offset`."""
-    best: Found = None
-    while position < end_offset:
-        start = max(position, log.log_start_offset)
-        position = end_offset
-        candidate: tuple[BatchHeader, bytes] | None = None
-        for header, batch in islice(log.batches(start, end_offset), _BATCHES_AT_ONCE):
-            position = header.next_offset
-            if header.max_timestamp > (best[0] if best else -1):
-                candidate = header, bytes(batch)
-                break
-        yield None
+def _best_in(
+    log: Searched, segments: Iterable[Segment], span: _Span, best: _Rank | None
+) -> Generator[Callable[[], None] | None, None, _Rank | None]:
+    """Return the best rank of the records in `span`, or `best` if none is better."""
+    position, tried = max(_likely_start(segments, span), span.start), None
+    while True:
+        candidate = yield from _best_batch(log, position, span, tried, best)
         if candidate is None:
+            return best
+        header, batch = candidate
+        found = yield from _look_into(header, partial(_largest_in, header, batch, span.start))
+        if found is not None and (best is None or (-found[0], found[1]) < best):
+            best = -found[0], found[1]
+        if found is not None and found[0] == header.max_timestamp:
+            return best
+        # The record with the batch's largest timestamp is deleted: any batch may have the next one.
+        position, tried = span.start, _rank(header)
+
+
+def _likely_start(segments: Iterable[Segment], span: _Span) -> int:
+    """Return an offset in `span` whose batch has a larger timestamp than all before it."""
+    base_offset = span.bound[1]
+    for segment in segments:
+        if segment.base_offset == base_offset:
+            return segment.largest_before(span.end)
+    return base_offset  # it was removed or compacted meanwhile
+
+
+def _best_batch(
+    log: Searched, position: int, span: _Span, tried: _Rank | None, best: _Rank | None
+) -> Generator[None, None, _Batch | None]:
+    """Return the batch from `position` on with the best rank, worse than `tried` and better than `best`."""
+    found: _Batch | None = None
+    while True:
+        better, position = _better_batch(log, position, span, tried, best)
+        if better is not None:
+            found, best = better, _rank(better[0])
+        if position >= span.end:
+            return found
+        yield None
+
+
+def _better_batch(
+    log: Searched, position: int, span: _Span, tried: _Rank | None, best: _Rank | None
+) -> tuple[_Batch | None, int]:
+    """Do the same in some batches; return also the offset to continue at."""
+    found: _Batch | None = None
+    continue_at = span.end
+    for header, batch in _some_batches(log, max(position, log.log_start_offset), span.end):
+        continue_at = header.next_offset
+        if header.max_timestamp < 0 or (tried is not None and not header.record_count):
             continue
-        header, data = candidate
-        found = yield from _look_into(header, partial(_largest_in, data, start))
-        if found is not None and (best is None or found[0] > best[0]):
-            best = found
-        if best is not None and best[0] == largest:
-            break
-    return best
+        rank = _rank(header)
+        if (tried is None or rank > tried) and (best is None or rank < best):
+            found, best = (header, batch), rank
+            if header.max_timestamp == -span.bound[0]:
+                return found, span.end
+    return found, continue_at
 
 
-def _largest_in(batch: bytes, start_offset: int) -> Found:
+def _rank(header: BatchHeader) -> _Rank:
+    return -header.max_timestamp, header.base_offset
+
+
+def _largest_in(header: BatchHeader, batch: bytes, start_offset: int) -> Found:
     found: Found = None
     for offset, record in iterate_records(batch):
         if offset >= start_offset and record.timestamp > (found[0] if found else -1):
             found = record.timestamp, offset
+            if record.timestamp == header.max_timestamp:
+                break
     return found
+
+
+def _some_batches(log: Searched, position: int, end: int) -> Iterator[_Batch]:
+    """Yield the batches from `position` on, below `end`, that are looked at in one step."""
+    size = 0
+    for header, batch in islice(log.batches(position, end), _BATCHES_AT_ONCE):
+        yield header, batch
+        size += header.size
+        if size >= CHUNK_BYTES:
+            return
 
 
 def _look_into(header: BatchHeader, look: Callable[[], Found]) -> Search:

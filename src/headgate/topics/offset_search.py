@@ -36,6 +36,7 @@ class Visible(NamedTuple):
 
     end_offset: int
     """The high watermark, or the last stable offset for readers of committed records."""
+    high_watermark: int
     leader_epoch: int
     epochs: LeaderEpochs
 
@@ -59,8 +60,11 @@ def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FindSteps:
         return FoundOffset(ErrorCode.NONE, -1, start, epoch)
     if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return FoundOffset(ErrorCode.NONE)
-    by_time = timestamp != MAX_TIMESTAMP
-    found = yield from (log.search_timestamp(timestamp) if by_time else log.search_largest_timestamp())
+    if timestamp == MAX_TIMESTAMP:
+        # As in Kafka, the record with the greatest timestamp is not found while its transaction is open.
+        found = yield from log.search_largest_timestamp(visible.high_watermark)
+    else:
+        found = yield from log.search_timestamp(timestamp)
     if found is None or found[1] >= visible.end_offset:
         return FoundOffset(ErrorCode.NONE)
     return FoundOffset(ErrorCode.NONE, found[0], found[1], visible.epochs.epoch_of(found[1]))

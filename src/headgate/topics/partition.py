@@ -402,10 +402,11 @@ class Partition(PartitionLog):
         """
         try:
             log = self._existing_log
-            end = 0
+            watermark = end = 0
             if log is not None:
-                end = self._last_stable_offset(log) if is_committed else self._high_watermark(log)
-            visible = Visible(end, self.leader_epoch, self._derived.epochs)
+                watermark = self._high_watermark(log)
+                end = self._last_stable_offset(log) if is_committed else watermark
+            visible = Visible(end, watermark, self.leader_epoch, self._derived.epochs)
             return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:
             self._read_failed(problem, Unread(timestamp=timestamp))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
+from collections.abc import Sequence
 
 from crc32c import crc32c
 from tests.differential.record_requests import (
@@ -18,6 +20,8 @@ from tests.differential.record_requests import (
 from tests.differential.requests import create_partitions
 from tests.differential.script import Script, Topic
 from tests.topics.raw_batches import THREE, YEARS_MS, raw_batch, raw_record
+
+from headgate.log.batch import Record, encode_batch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LATEST, EARLIEST, GREATEST = -1, -2, -3
@@ -201,6 +205,42 @@ def where_times_are(ask: Script) -> None:
     for epoch in (0, 1, 77):
         ask(list_offsets(topic.name, {0: LATEST}, current_leader_epoch=epoch), note=f"epoch {epoch}")
     ask(list_offsets(topic.name, {0: LATEST}, isolation_level=1))
+
+
+def where_the_greatest_times_are(ask: Script) -> None:
+    """In one record, in several of a batch, of batches, of segments; times of records and of the broker."""
+    for number, batches in enumerate(
+        (
+            [[5] * 10],
+            [[1, 9, 9, 1], [1, 2]],
+            [[5], [9, 1], [9, 9], [3, 9, 1]],
+            [[1, 2, 8, 3], [4, 8], [7]],
+            [[9], [1], [2], [3], [10, 4], [5]],
+            [[-1, 5, -1], [-1]],
+        )
+    ):
+        for codec in (0, GZIP):
+            for time_type in ("CreateTime", "LogAppendTime"):
+                topic = ask.topic(
+                    f"{number}-{codec}-{time_type}", configs={"message.timestamp.type": time_type}
+                )
+                for timestamps in batches:
+                    ask(produce(topic, {0: _batch_at(timestamps, codec=codec)}))
+                    time.sleep(0.002)  # so that no two batches have the same time of the broker
+                    ask(list_offsets(topic.name, {0: GREATEST}), note=f"after {timestamps}")
+                ask(list_offsets(topic.name, {0: GREATEST}, isolation_level=1))
+                for when in range(11) if time_type == "CreateTime" else (0,):
+                    ask(list_offsets(topic.name, {0: NOW_MS + when}), note=f"at {when}")
+    topic = ask.topic("segments", configs={"segment.bytes": f"{1 << 20}"})
+    for timestamps in ([1, 7], [7, 2], [6, 7], [7, 7]):
+        ask(produce(topic, {0: _batch_at(timestamps, size=300_000)}))
+        ask(list_offsets(topic.name, {0: GREATEST}), note=f"after {timestamps}")
+
+
+def _batch_at(timestamps: Sequence[int], *, size: int = 1, codec: int = 0) -> bytes:
+    """A batch whose records are so many ms after now; -1 is none."""
+    times = [at if at < 0 else NOW_MS + at for at in timestamps]
+    return bytes(encode_batch([Record(b"k", b"v" * size, at) for at in times], codec=codec))
 
 
 def byte_limits(ask: Script) -> None:
