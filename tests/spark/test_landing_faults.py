@@ -35,6 +35,8 @@ from tests.spark.test_landing import (
 )
 from typer.testing import CliRunner
 
+import headgate
+from headgate.admin import Admin, TopicPartition
 from headgate.admin.errors import moment
 from headgate.cli import app
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -58,7 +60,7 @@ from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
 from headgate.spark.options import OptionError
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
 __all__ = ["broker"]
 
@@ -552,12 +554,12 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     land(str(log.directory), str(target), is_sampling=False)
     assert landed_until(str(target)) is None, "a server that runs has not marked all that it wrote"
     stop = datetime.now(UTC) - timedelta(hours=1)
-    (log.directory / CLEAN_SHUTDOWN_FILE).touch()
-    os.utime(log.directory / CLEAN_SHUTDOWN_FILE, (stop.timestamp(), stop.timestamp()))
+    marker = CleanStop((), 0, {}, millis(stop))
+    (log.directory / CLEAN_SHUTDOWN_FILE).write_bytes(marker.encode())
     land(str(log.directory), str(target), is_sampling=False)
     until = landed_until(str(target))
     assert until is not None and abs(until - stop) <= timedelta(milliseconds=1), (
-        "nothing is there since the stop"
+        "nothing is there since the stop, also in a copy, whose files have other times"
     )
 
     def told(at: datetime) -> str:
@@ -573,6 +575,44 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     save_progress(Folder(str(target)), replace(progress, landed_until=None))
     assert landed_until(str(target)) is None and "landed until" not in told(until)
     assert "until when the tables are complete is not known" in told(until)
+
+
+@pytest.mark.parametrize("name", [CLEAN_SHUTDOWN_FILE, ".kafka_cleanshutdown"])
+def test_a_marker_without_a_time_tells_no_more_than_the_latest_commit(tmp_path: Path, name: str) -> None:
+    """The time of the file is that of the copy, if the directory was copied."""
+    log, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    log.append(0, [later_commit(1, 5)])
+    log.append(1, [later_commit(2, 3)])
+    (log.directory / name).write_bytes(CleanStop((), 0, {}).encode())
+    land(str(log.directory), str(target), is_sampling=False)
+    assert landed_until(str(target)) == datetime.fromtimestamp((NOW + 5 * DAY_MS) / 1000, UTC)
+    earlier = NOW / 1000 + 60
+    os.utime(log.directory / name, (earlier, earlier))
+    land(str(log.directory), str(tmp_path / "other"), is_sampling=False)
+    assert landed_until(str(tmp_path / "other")) == datetime.fromtimestamp(earlier, UTC), "a clock was wrong"
+    land(str(log.directory), str(tmp_path / "few"), tables=["offset_commits"])
+    assert landed_until(str(tmp_path / "few")) is None
+    land(str(log.directory), str(target), is_sampling=False)
+    assert landed_until(str(target)) == datetime.fromtimestamp((NOW + 5 * DAY_MS) / 1000, UTC), "it was known"
+
+
+def test_the_tables_of_a_copy_of_a_stopped_server_know_its_stop(tmp_path: Path) -> None:
+    """The original goes on, and the files of the copy are younger than what was committed there."""
+    where = TopicPartition(TopicName("t"), 0)
+    with headgate.run(data_dir=tmp_path / "data") as server:
+        with Admin(server.bootstrap_servers) as admin:
+            admin.create_topic("t")
+            admin.alter_offsets("g", {where: 1})
+        before = datetime.now(UTC)
+        server.stop()
+        after = datetime.now(UTC)
+    copied = tmp_path / "copy"
+    shutil.copytree(tmp_path / "data", copied)
+    copied_at = (after + timedelta(hours=1)).timestamp()
+    os.utime(copied / CLEAN_SHUTDOWN_FILE, (copied_at, copied_at))
+    land(str(copied), str(tmp_path / "tables"))
+    until = landed_until(str(tmp_path / "tables"))
+    assert until is not None and before - timedelta(milliseconds=1) <= until <= after
 
 
 def test_files_of_later_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -192,11 +193,15 @@ def test_the_cluster_id_of_an_older_directory_is_recorded(disk: Disk) -> None:
 def test_an_invalid_clean_stop_marker_is_ignored(disk: Disk) -> None:
     """The start is then one after a crash."""
     before = filled(disk, is_closed=True)
-    stop = CleanStop(("ab-0", "cd-1"), 7, {"ab": "0-4,7"})
+    stop = CleanStop(("ab-0", "cd-1"), 7, {"ab": "0-4,7"}, NOW)
     assert CleanStop.decode(stop.encode()) == stop
+    timeless = replace(stop, stopped_at=None)
+    assert CleanStop.decode(timeless.encode()) == timeless, "as an older Headgate wrote it"
     for text in (
         stop.encode().replace(b"ab-0", b"ab-1"),
         stop.encode().replace(b" 7", b" 3"),
+        stop.encode().replace(b'"stopped": 1', b'"stopped": 2'),
+        b'{"v": 1, "unrecovered": [], "catalogue": 7, "stopped": "today"}',
         b"",
         b'{"v": 1, "unrecovered": [], "catalogue": "many"}',
         b'{"v": 1, "unrecovered": [], "catalogue": 7, "written": []}',

@@ -195,7 +195,7 @@ class BrokerNode:
         self._checkpoints.stop()
         self.durability.close()
         self._checkpoints.write_at_stop()
-        self.topics.close()
+        self.topics.close(self.system_time())
 
     def system_time(self) -> Millis:
         """Return the system clock's time in milliseconds since the epoch, for timestamps."""

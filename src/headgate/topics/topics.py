@@ -421,8 +421,11 @@ class Topics:
         """Remove some more directories of deleted topics. Return whether there are more to remove."""
         return self._leftovers.remove_some()
 
-    def close(self) -> None:
-        """Close every log. Logs that fail to close are checked at the next start."""
+    def close(self, now: Millis | None = None) -> None:
+        """Close every log. Logs that fail to close are checked at the next start.
+
+        `now` is recorded as the time of the stop.
+        """
         left = (partition for topic in self.all() for partition in topic.open_partitions())
         is_clean = True
         while some := list(islice(left, self._shared.fs.syncs_at_once)):
@@ -430,7 +433,7 @@ class Topics:
         try:
             self._catalogue.close()
             if is_clean:
-                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, self._stop().encode())
+                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, self._stop(now).encode())
         except OSError as problem:
             logger.error("the stop cannot be marked as clean", extra={"error": problem})
 
@@ -454,7 +457,7 @@ class Topics:
             logger.error("a log cannot be closed, the next start checks it", extra=fields)
         return not failed
 
-    def _stop(self) -> CleanStop:
+    def _stop(self, now: Millis | None) -> CleanStop:
         unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
         return CleanStop(
             tuple(f"{name}-{index}" for name, index in unrecovered),
@@ -464,6 +467,7 @@ class Topics:
                 for topic in self.all()
                 if (written := topic.partitions_with_segments())
             },
+            now,
         )
 
     def _add(self, topic: Topic) -> None:

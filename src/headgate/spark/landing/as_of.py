@@ -71,8 +71,10 @@ def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
 
 
 def landed_until(target: str) -> datetime | None:
-    """Return a time before which all that was written is landed, by the clock of the machine that landed it.
+    """Return a time before which all that was written is landed.
 
+    It is that of the last run that landed from a broker's port, by the clock of its machine; of the stop of
+    the Headgate whose directory was landed; or, of the directory of a Kafka, of its latest landed commit.
     None if that is not known: only an earlier version landed, or the source was the directory of a running
     server. Raises LandingRefused, OSError, OptionError if it is no folder or URI.
     """

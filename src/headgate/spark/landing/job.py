@@ -39,6 +39,7 @@ from headgate.spark.landing.progress import (
     save_progress,
 )
 from headgate.spark.landing.sampling import remove_unfinished_sample, sample
+from headgate.spark.landing.until import complete_until, written_until
 from headgate.spark.landing.work import (
     Done,
     Failed,
@@ -53,12 +54,9 @@ from headgate.spark.landing.work import (
 )
 from headgate.spark.landing.workers import run_in_workers
 from headgate.spark.options import OptionError, Options, parse, source_option
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_KAFKA_CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
@@ -164,7 +162,7 @@ def _land(
     has_delta: bool,
 ) -> Landed:
     tables = _tables_of(folder, chosen)
-    until = _written_until(options)
+    until = written_until(options)
     logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, logs.cluster_id, chosen, landed_tables.TABLES)
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
@@ -193,8 +191,7 @@ def _land(
     except LandingFailed as problem:
         progress = replace(progress, is_merging=True)
         problems.append(f"files of past days are not merged: {problem}")
-    if until is not None:
-        progress = replace(progress, landed_until=until)
+    progress = replace(progress, landed_until=complete_until(folder, progress, until))
     save_progress(folder, progress)
     if progress.has_delta:
         problems += delta_logs.sync_logs(folder, progress)
@@ -208,19 +205,6 @@ def _land(
         {where: one.complete_from for where, one in landed.items() if one.gaps},
         tuple(sorted(logs.unmarked - landed.keys())),
     )
-
-
-def _written_until(options: Options) -> int | None:
-    """Return a time, in us, before which all that was written is marked as durable; None: it is not known.
-
-    A running server has not marked all of it. After a clean stop, or in a copy, all until that stop is there.
-    """
-    if options.path is None:
-        return time.time_ns() // 1000
-    for name in (CLEAN_SHUTDOWN_FILE, _KAFKA_CLEAN_SHUTDOWN_FILE):
-        with suppress(FileNotFoundError):
-            return (options.path / name).stat().st_mtime_ns // 1000
-    return None
 
 
 def _tables_of(folder: Folder, chosen: tuple[str, ...] | None) -> tuple[str, ...]:

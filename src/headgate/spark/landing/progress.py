@@ -11,7 +11,7 @@ a partition without a topic is one of `__consumer_offsets`. `planned` has the ra
 after a crash the next run lands them again unchanged. `run` is the number of the last sample of end offsets;
 `sampled_at` is its time in us while it is in progress. Files of dates before `merged_before` were merged;
 `is_merging` is set while they are. With `has_delta` the tables have Delta logs. What was written before
-`landed_until`, in us by the clock of the run, is landed; null if that is not known: of a running server's
+`landed_until`, in us, is landed (`until`); null if that is not known: of a running server's
 directory, and in a target of an earlier version. `crc32c` is the checksum (`sealed`).
 """
 
