@@ -423,7 +423,16 @@ def test_a_broker_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
     log = tmp_path / "data.log"
     wait_until(lambda: "stopped" in log.read_text().splitlines()[-1], "the broker is stopped")
     with run(data_dir=data_dir):
-        assert "truncated" not in log.read_text()
+        assert "dropped in recovery" not in log.read_text()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9092", "[::]:9092"])
+def test_an_address_that_is_no_place_is_not_advertised(tmp_path: Path, address: str) -> None:
+    """As in Kafka: on the same machine all would work, and on every other one nothing."""
+    finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--advertise", address)
+    assert finished.returncode == 2
+    assert f"--advertise {address}: clients cannot connect to " in finished.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_the_version_is_reported() -> None:

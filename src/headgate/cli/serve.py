@@ -7,6 +7,8 @@ import os
 import socket
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -91,7 +93,7 @@ def serve(
         options = ServeOptions(
             data_dir=data_dir,
             listen=_own_address("--listen", listen),
-            advertise=_address("--advertise", advertise) if advertise else None,
+            advertise=_advertised(advertise) if advertise else None,
             metrics_listen=_own_address("--metrics-listen", metrics_listen) if metrics_listen else None,
             settings=settings,
             with_parent=with_parent,
@@ -169,6 +171,15 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if int(port) > 65535:
         raise UsageProblem(f"{option} {text}: a port from 0 to 65535 is expected")
     return host, int(port)
+
+
+def _advertised(text: str) -> tuple[str, int]:
+    """Return the address for clients. Raises UsageProblem for one that is no place, as Kafka does."""
+    host, port = _address("--advertise", text)
+    with suppress(ValueError):
+        if ip_address(host).is_unspecified:
+            raise UsageProblem(f"--advertise {text}: clients cannot connect to {host}; give the host's name")
+    return host, port
 
 
 def _own_address(option: str, text: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from headgate.inspect.directory import (
 )
 from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
+from headgate.inspect.wording import CUT_OFF
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.topics.catalogue import Catalogue
@@ -311,7 +312,10 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
         return
     why = _why_no_marker(directory)
     if why is not None:
-        findings.error(CLEAN_SHUTDOWN_FILE, why, "Nothing: the next start ignores it and recovers every log.")
+        step = "The next start ignores it and recovers every log."
+        if not directory.marker:
+            step += f" {CUT_OFF}"
+        findings.error(CLEAN_SHUTDOWN_FILE, why, step)
 
 
 def _check_identity(directory: DataDirectory, findings: Findings) -> None:

@@ -32,6 +32,7 @@ from headgate.inspect.verify_records import (
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
 from headgate.inspect.verify_transactions import TransactionCheck
+from headgate.inspect.wording import CUT_OFF
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import STATE_NAME
@@ -318,13 +319,11 @@ class LogCheck:
         if SYNC_MARK_NAME not in files.names:
             return None
         name = f"{self._log.name}/{SYNC_MARK_NAME}"
-        mark = SyncMark.from_bytes(read_start(files.directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES))
+        data = read_start(files.directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES)
+        mark = SyncMark.from_bytes(data)
         if mark is None:
-            self._findings.error(
-                name,
-                "its checksum is wrong, so it is ignored",
-                "Nothing: the next start rewrites more of the log than necessary.",
-            )
+            step = "Nothing: the next start rewrites more of the log than necessary." if data else CUT_OFF
+            self._findings.error(name, "its checksum is wrong, so it is ignored", step)
         return mark
 
     def _check_sync_mark(self, files: PartitionFiles, mark: SyncMark, state: LogState) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
+
+CUT_OFF: Final = "The file is empty: if this is a copy, its disk was full; copy the directory again."
+"""Of a file that a server never leaves empty."""
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -274,14 +274,14 @@ class PartitionLog:
     def _truncated(self, recovery: Recovery) -> None:
         """Discard the state derived from the truncated part of the log."""
         end_offset = recovery.end_offset
-        logger.warning(
-            "%s: %d bytes and %d segments were dropped in recovery, the log ends at %d: %s",
-            self,
-            recovery.dropped_bytes,
-            recovery.dropped_segments,
-            end_offset,
-            recovery.reason,
-        )
+        fields = {
+            "partition": self,
+            "bytes": recovery.dropped_bytes,
+            "segments": recovery.dropped_segments,
+            "end_offset": end_offset,
+            "reason": recovery.reason,
+        }
+        logger.warning("end of a log dropped in recovery", extra=fields)
         if self._log is None:
             return  # The log is being opened: no state is derived yet.
         self._announcements.truncated(end_offset)

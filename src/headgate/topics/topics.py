@@ -513,7 +513,7 @@ class Topics:
             if missing:
                 logger.error(
                     "directories of partitions are missing: their logs begin anew at offset 0; stop the "
-                    "server and restore them from a backup",
+                    "server and restore the data directory from a backup",
                     extra={"topic": topic.name, "partitions": ranges_of(missing)},
                 )
 
