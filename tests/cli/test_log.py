@@ -261,6 +261,16 @@ def test_a_dump_stops_at_an_incomplete_tail_and_reports_it(data_dir: Path) -> No
     assert partition["stopped_at"]["position"] + partition["stopped_at"]["bytes"] == path.stat().st_size
 
 
+def test_a_dump_that_stops_within_a_log_names_no_tail(data_dir: Path) -> None:
+    """Whole batches follow: nobody is writing there."""
+    path = data_dir / LAST
+    data = bytearray(path.read_bytes())
+    data[9] ^= 0x40  # of the length
+    path.write_bytes(bytes(data))
+    lines = headgate("dump", data_dir, "--partition", FLIGHTS).stdout.splitlines()
+    assert lines[-1].startswith(f"Stopped: {Path(LAST).name} at position 0, ")
+
+
 def test_a_running_server_is_dumped_and_checked(tmp_path: Path) -> None:
     """The commands neither wait for the server nor disturb it."""
     with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path / "data") as broker:

@@ -13,12 +13,15 @@ from tests.log.support import DIRECTORY, SMALL, Place, append, batch_at, content
 from headgate.log.batch import Record, encode_batch, read_header
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.filesystem import Fault, MemoryFileSystem, PowerCut, read_file
-from headgate.log.header import HEADER
-from headgate.log.log import LogSettings
-from headgate.log.losses import KnownEpochs, Loss, find_losses
+from headgate.log.log import Log, LogSettings
+from headgate.log.losses import KnownLog, Loss, find_losses
+from headgate.log.markers import EndMarker, encode_marker, read_marker
 from headgate.log.mending import mend
+from headgate.log.rewriting import with_place
 from headgate.log.swap import COMPACTION_NAME, save_compacted_to
 from headgate.log.sync_mark import SYNC_MARK_NAME, load_sync_mark
+from headgate.log.transaction_index import AbortedTransaction, AbortedTransactions
+from headgate.log.walking import walk_batches
 
 COUNT = 30
 BATCH = 3
@@ -53,9 +56,9 @@ def flip(place: Place, path: Path, at: int, mask: int = 0x10) -> None:
 
 def mended(place: Place, *, clean: bool = True) -> list[Loss]:
     """Mend the log, see that a repetition finds nothing, and return the losses."""
-    found = find_losses(place.files, DIRECTORY, clean=clean, epochs=KnownEpochs())
+    found = find_losses(place.files, DIRECTORY, clean=clean, known=KnownLog())
     mend(place.files, DIRECTORY, found, place.settings.index_interval_bytes)
-    again = find_losses(place.files, DIRECTORY, clean=clean, epochs=KnownEpochs())
+    again = find_losses(place.files, DIRECTORY, clean=clean, known=KnownLog())
     assert again.places == []
     assert not any(one.is_changed for one in again.segments)
     return found.places
@@ -128,7 +131,7 @@ def test_a_header_without_checksum_is_restored(number: int, at: int, mask: int) 
     """Base offset, length, leader epoch, magic: all can be told from the batches around."""
     place, batches = written(LogSettings())
     flip(place, segments(place)[0], sum(map(len, batches[:number])) + at, mask)
-    found = find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs([(0, 0)], newest=0))
+    found = find_losses(place.files, DIRECTORY, clean=True, known=KnownLog([(0, 0)], newest=0))
     mend(place.files, DIRECTORY, found, 4096)
     assert all(one.first_offset == one.end_offset for one in found.places)
     check(place, batches)
@@ -238,6 +241,16 @@ def test_a_damaged_checkpoint_is_written_anew() -> None:
     check(place, batches)
 
 
+def test_a_damaged_sync_mark_is_removed() -> None:
+    """The log is used without it, too."""
+    place, batches = written()
+    change(place, DIRECTORY / SYNC_MARK_NAME, b"no mark")
+    (loss,) = mended(place)
+    assert loss.file == SYNC_MARK_NAME
+    assert not place.files.exists(DIRECTORY / SYNC_MARK_NAME)
+    check(place, batches)
+
+
 def test_another_end_than_the_mark_tells_is_kept() -> None:
     """Whole batches, but others than were durable: nothing says which of them."""
     place, batches = written(LogSettings())
@@ -266,7 +279,7 @@ def test_offsets_without_records_have_the_epochs_of_their_places() -> None:
     """A client that asks where its epoch ended gets no other end because of them."""
     place, _ = written(LogSettings())
     place.files.remove(segments(place)[0])
-    found = find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs([(0, 0), (3, 20), (4, 50)]))
+    found = find_losses(place.files, DIRECTORY, clean=True, known=KnownLog([(0, 0), (3, 20), (4, 50)]))
     mend(place.files, DIRECTORY, found, 4096)
     headers = [read_header(one) for one in contents(place.open(clean=True))]
     assert [(one.base_offset, one.leader_epoch) for one in headers] == [(0, 0), (20, 3), (50, 4)]
@@ -332,7 +345,7 @@ def test_a_full_or_failing_disk_changes_nothing(operation: str) -> None:
     flip(place, segments(place)[1], 30)
     before = {path: read_file(files, path) for path in segments(place)}
     files.inject(Fault(errno.ENOSPC, operation, path_ends=".cleaned"))
-    found = find_losses(files, DIRECTORY, clean=True, epochs=KnownEpochs())
+    found = find_losses(files, DIRECTORY, clean=True, known=KnownLog())
     if operation in ("pwrite", "datasync", "open"):
         with pytest.raises(OSError, match="space"):
             mend(files, DIRECTORY, found, 200)
@@ -348,19 +361,153 @@ def test_a_file_that_may_decide_about_segments_is_not_guessed() -> None:
     place, _ = written()
     change(place, DIRECTORY / COMPACTION_NAME, b"headgate log compaction 1\n")
     with pytest.raises(OSError, match=f"{COMPACTION_NAME} cannot be read"):
-        find_losses(place.files, DIRECTORY, clean=True, epochs=KnownEpochs())
+        find_losses(place.files, DIRECTORY, clean=True, known=KnownLog())
 
 
-def test_a_lost_end_of_a_transaction_is_named() -> None:
-    """Its header is enough."""
+def transactional(log: Log, producer_id: int) -> None:
+    """Append a batch of two records within a transaction."""
+    records = [Record(b"k", b"v" * 30, 1000 + log.log_end_offset)] * 2
+    batch = encode_batch(
+        records,
+        base_offset=log.log_end_offset,
+        producer_id=producer_id,
+        producer_epoch=3,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.append(bytes(batch), [read_header(batch)])
+
+
+def end(log: Log, producer_id: int, *, is_committed: bool, coordinator_epoch: int = 4) -> int:
+    """Append a marker, note an abort; return its offset."""
+    offset = log.log_end_offset
+    batch = with_place(
+        bytes(encode_marker(EndMarker(is_committed, coordinator_epoch), producer_id, 3, 5)), offset, 0
+    )
+    log.append(batch, [read_header(batch)])
+    return offset
+
+
+TRANSACTIONS = [(5, True), (6, True), (5, False), (6, False), (5, True), (5, False), (6, True), (5, True)]
+"""The producers of transactions that follow each other, each with one batch; whether they were committed."""
+
+
+def with_transactions() -> tuple[Place, list[int], AbortedTransactions]:
+    """A closed log of `TRANSACTIONS`, the offsets of their markers, and what its .txnindex has."""
     place = Place(memory(), settings=LogSettings())
     log = place.open()
-    data = bytearray(batch_at(0))
-    fields = list(HEADER.unpack_from(data))
-    fields[5] |= 0x30
-    HEADER.pack_into(data, 0, *fields)
-    log.append(bytes(data), [read_header(data)])
-    append(log)
+    markers, aborted = [], AbortedTransactions()
+    for producer_id, is_committed in TRANSACTIONS:
+        first = log.log_end_offset
+        transactional(log, producer_id)
+        markers.append(end(log, producer_id, is_committed=is_committed))
+        if not is_committed:
+            aborted.append(AbortedTransaction(producer_id, first, markers[-1], log.log_end_offset))
     log.close()
+    return place, markers, aborted
+
+
+def ends_in(log: Log) -> list[tuple[int, bool]]:
+    """The offsets of all markers, and whether they commit."""
+    found = []
+    for header, batch in log.batches(0):
+        if header.is_control and (marker := read_marker(batch)) is not None:
+            found.append((header.base_offset, marker.is_committed))
+    return found
+
+
+def whole_ends(markers: list[int]) -> list[tuple[int, bool]]:
+    return [(at, is_committed) for at, (_, is_committed) in zip(markers, TRANSACTIONS, strict=True)]
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("at", [30, 40, 50, 52, 64, 70, 76])
+def test_a_damaged_marker_is_restored_by_its_checksum(number: int, at: int) -> None:
+    """There are few markers that it can be."""
+    place, markers, _ = with_transactions()
+    flip(place, segments(place)[0], positions_in(place)[markers[number]] + at)
     (loss,) = mended(place)
-    assert loss.is_marker
+    assert loss.what == "the marker of a transaction is wrong, and is restored"
+    assert ends_in(place.open(clean=True)) == whole_ends(markers)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_transaction_whose_end_is_not_known_counts_as_aborted(number: int) -> None:
+    """Its records may not count. It is told."""
+    place, markers, _ = with_transactions()
+    spoil(place, markers[number])
+    (loss,) = mended(place)
+    assert loss.transactions.endswith("ended is not known: it counts as aborted")
+    assert dict(ends_in(place.open(clean=True))) == dict(whole_ends(markers)) | {markers[number]: False}
+
+
+def spoil(place: Place, offset: int) -> None:
+    """Overwrite the timestamps and the record of a marker."""
+    path = segments(place)[0]
+    data = bytearray(read_file(place.files, path))
+    position = positions_in(place)[offset]
+    for at in (*range(27, 43), *range(62, 78)):
+        data[position + at] ^= 0x55
+    change(place, path, bytes(data))
+
+
+def positions_in(place: Place) -> dict[int, int]:
+    """Where each batch of the first segment begins, by base offset."""
+    file = place.files.open(segments(place)[0])
+    return {header.base_offset: at for at, header, _ in walk_batches(file, 0, file.size())}
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("is_in_segment", [True, False], ids=["index", "lone index"])
+def test_a_lost_marker_is_that_of_the_index(number: int, is_in_segment: bool) -> None:
+    """Also of a segment that is missing: its index is a file of its own."""
+    place, markers, aborted = with_transactions()
+    name = f"{0 if is_in_segment else 99:020d}.txnindex"
+    change(place, DIRECTORY / name, aborted.to_bytes())
+    spoil(place, markers[number])
+    found = find_losses(place.files, DIRECTORY, clean=True, known=KnownLog(transactions_to=1000))
+    mend(place.files, DIRECTORY, found, 4096)
+    (loss,) = found.places
+    kind = "committed" if TRANSACTIONS[number][1] else "aborted"
+    assert (
+        loss.transactions
+        == f"the transaction of producer {TRANSACTIONS[number][0]} that ended here was {kind}"
+    )
+    assert ends_in(place.open(clean=True)) == whole_ends(markers)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_reader_gets_aborted_records_or_misses_committed_ones(seed: int) -> None:
+    """Whatever part of the log is lost, with its markers: the fate of each batch that is left is the same."""
+    rng = Random(seed)
+    place, _, aborted = with_transactions()
+    log = place.open(clean=True)
+    fates = fates_in(log)
+    change(place, DIRECTORY / f"{0:020d}.txnindex", aborted.to_bytes())
+    path = segments(place)[0]
+    data = bytearray(read_file(place.files, path))
+    start = rng.randrange(len(data) - 100)
+    stop = min(start + rng.randint(1, 700), len(data))
+    data[start:stop] = rng.randbytes(stop - start)
+    change(place, path, bytes(data))
+    found = find_losses(place.files, DIRECTORY, clean=True, known=KnownLog(transactions_to=1000))
+    mend(place.files, DIRECTORY, found, 4096)
+    left = fates_in(place.open(clean=True))
+    last = found.places[-1].end_offset if found.places else 0
+    for first, fate in left.items():
+        # What was open at a part that reaches to the end of what is known may stay open.
+        assert fate in (fates[first], None if fates[first] and first < last else fates[first])
+
+
+def fates_in(log: Log) -> dict[int, bool | None]:
+    """Whether each transactional batch counts, by offset; None: its transaction is open."""
+    fates: dict[int, bool | None] = {}
+    open_by: dict[int, list[int]] = {}
+    for header, batch in log.batches(0):
+        if header.is_control and (marker := read_marker(batch)) is not None:
+            for first in open_by.pop(header.producer_id, []):
+                fates[first] = marker.is_committed
+        elif header.is_transactional:
+            fates[header.base_offset] = None
+            open_by.setdefault(header.producer_id, []).append(header.base_offset)
+    return fates

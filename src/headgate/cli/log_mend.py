@@ -14,8 +14,6 @@ from headgate.domain.wording import counted
 from headgate.inspect.mend import MendedLog, mend_directory
 from headgate.log.losses import Loss
 
-_MARKER = "It was the end of a transaction, which stays open: see `headgate transactions find-hanging`."
-
 
 def print_mended(data_dir: Path, partition: str | None, *, execute: bool, as_json: bool) -> bool:
     """Mend a directory, or tell what would be lost. Return False if a log cannot be mended.
@@ -72,5 +70,5 @@ def _print_loss(partition: str, loss: Loss) -> None:
     if loss.dropped_bytes:
         parts.append(f"{loss.dropped_bytes:,} bytes are dropped")
     typer.echo(f"       {'; '.join(parts)}.")
-    if loss.is_marker:
-        typer.echo(f"       {_MARKER}")
+    if loss.transactions:
+        typer.echo(f"       {loss.transactions[0].upper()}{loss.transactions[1:]}.")

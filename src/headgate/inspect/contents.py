@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.inspect.directory import DataDirectory, PartitionPlace, text_of_id
 from headgate.inspect.partition import Extent, PartitionFiles, SegmentFiles, extent_of, read_partition
-from headgate.inspect.reading import Break, FoundBatch, LogFile, is_room, walk
+from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
 from headgate.topics.names import is_internal
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ class Stop:
     """Bytes of the file from this position on."""
     reason: str
     is_tail: bool
-    """Whether this is the last segment, where a write can be in progress or was interrupted."""
+    """Whether this is the end of the last segment, where a write can be in progress or was interrupted."""
 
 
 def read_batches(
@@ -39,14 +39,17 @@ def read_batches(
         is_last = at + 1 == len(segments)
         if not is_last and segments[at + 1].base_offset <= from_offset:
             continue
+        expected = segment.base_offset
         with LogFile(segment.path()) as file:
             for found in walk(file):
                 if isinstance(found, Break):
                     if is_last and is_room(file, found):
                         return
                     left = file.size - found.position
-                    yield Stop(segment.path().name, found.position, left, found.reason, is_last)
+                    is_tail = is_last and find_whole_batch(file, found.position + 1, expected) is None
+                    yield Stop(segment.path().name, found.position, left, found.reason, is_tail)
                     return
+                expected = max(expected, found.header.next_offset)
                 if found.header.last_offset >= from_offset:
                     yield segment, found
 

@@ -16,9 +16,14 @@ from headgate.inspect.directory import LOCK_FILE, DataDirectory, PartitionPlace,
 from headgate.inspect.next_start import next_start, settings_of
 from headgate.inspect.overlay import Overlay
 from headgate.inspect.partition import read_leader_epochs
+from headgate.inspect.reading import read_start
 from headgate.log.filesystem import FileSystem, OsFileSystem
-from headgate.log.losses import KnownEpochs, Loss, find_losses
+from headgate.log.losses import KnownLog, Loss, find_losses
 from headgate.log.mending import mend
+from headgate.log.segment_file import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from headgate.log.transaction_index import AbortedTransactions
+from headgate.topics.partition_files import PRODUCERS_FILE
+from headgate.topics.snapshot import Snapshot
 
 
 class NotMended(Exception):
@@ -87,8 +92,8 @@ def _mend_log(
     files: FileSystem = OsFileSystem() if execute else overlay
     losses: list[Loss] = []
     try:
-        epochs = _epochs_of(directory, place)
-        found = find_losses(files, place.directory, clean=clean, epochs=epochs, on_progress=on_progress)
+        known = _known_of(directory, place)
+        found = find_losses(files, place.directory, clean=clean, known=known, on_progress=on_progress)
         losses = found.places
         if execute and losses:
             mend(files, place.directory, found, settings.index_interval_bytes)
@@ -102,7 +107,24 @@ def _mend_log(
     return MendedLog(name, losses, next_start(place.directory, settings, clean=clean).refusal)
 
 
-def _epochs_of(directory: DataDirectory, place: PartitionPlace) -> KnownEpochs:
+def _known_of(directory: DataDirectory, place: PartitionPlace) -> KnownLog:
     read, _ = read_leader_epochs(place.directory)
     newest = directory.catalogue.leader_epoch if directory.catalogue is not None else None
-    return KnownEpochs(read.starts() if read is not None else (), newest)
+    return KnownLog(read.starts() if read is not None else (), newest, _transactions_to(place.directory))
+
+
+def _transactions_to(directory: Path) -> int:
+    """Return the offset below which the .txnindex files have all transactions that were aborted."""
+    try:
+        snapshot = Snapshot.decode(read_start(directory / PRODUCERS_FILE))
+    except FileNotFoundError:
+        return 0
+    if snapshot is None:
+        return 0
+    for base_offset, indexed in snapshot.segments.items():
+        path = directory / f"{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}"
+        if not path.exists() and not path.with_suffix(LOG_SUFFIX).exists():
+            continue  # deleted since
+        if AbortedTransactions.load(OsFileSystem(), path, *indexed) is None:
+            return 0
+    return snapshot.end_offset

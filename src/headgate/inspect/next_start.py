@@ -38,8 +38,8 @@ class NextStart:
                 f"from a backup. {NO_BACKUP}"
             )
         return (
-            "The server opens the log, refuses to serve this batch, and serves all others. Restore the file "
-            f"from a backup. {NO_BACKUP}"
+            "The server opens the log, refuses to serve this batch (if its header is wrong, all up to the "
+            f"next index entry), and serves all others. Restore the file from a backup. {NO_BACKUP}"
         )
 
 

@@ -15,6 +15,7 @@ records. Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,12 +33,13 @@ from headgate.log.header import (
     read_header,
 )
 from headgate.log.index import MOST_RELATIVE_OFFSET
+from headgate.log.lost_markers import LostMarker, OpenTransactions
 from headgate.log.recovery import base_offsets_in, read_whole
 from headgate.log.rewriting import empty_batch, with_place
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import Bond, StateFileUnusable, open_state_file
 from headgate.log.swap import COMPACTION_NAME, CompactionState, finish
-from headgate.log.sync_mark import SyncMark, load_sync_mark
+from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark
 from headgate.log.walking import find_whole_batch, is_whole_batch, walk_batches, written_end
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 _STEP_BYTES: Final = 32 << 20
 """Less than `find_whole_batch` searches."""
 _LARGEST_RESTORED_BYTES: Final = 1 << 28
+_LARGEST_MARKER_BYTES: Final = 1 << 10
+NO_MARKERS: Final[Mapping[int, LostMarker]] = {}
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,8 +67,8 @@ class Loss:
     end_offset: int
     """The records from `first_offset` to `end_offset - 1` are lost: none, if they are equal."""
     what: str
-    is_marker: bool = False
-    """Whether the header of what is dropped is that of a transaction's end."""
+    transactions: str = ""
+    """What is decided about transactions that ended there, or may have."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -102,20 +106,22 @@ class Losses:
 
 
 @dataclass(slots=True, frozen=True)
-class KnownEpochs:
-    """What is known of a log's leader epochs from elsewhere."""
+class KnownLog:
+    """What is known of a log from other files than its own."""
 
     starts: Sequence[tuple[int, int]] = ()
     """Epochs with their first offsets, in order."""
     newest: int | None = None
+    transactions_to: int = 0
+    """The .txnindex files have all aborted transactions that ended below this offset."""
 
-    def of(self, offset: int) -> int | None:
+    def epoch_of(self, offset: int) -> int | None:
         """Return the epoch of an offset; None: it is not known."""
         return max((epoch for epoch, first in self.starts if first <= offset), default=None)
 
     def allow(self, epoch: int, offset: int, before: BatchHeader | None) -> bool:
         """Return whether a batch behind another may have an epoch. It may if none is known for its offset."""
-        if self.of(offset) is None:
+        if self.epoch_of(offset) is None:
             return True
         least = self.starts[0][0] if before is None else before.leader_epoch
         return least <= epoch and (self.newest is None or epoch <= self.newest)
@@ -126,7 +132,7 @@ def find_losses(
     directory: Path,
     *,
     clean: bool,
-    epochs: KnownEpochs,
+    known: KnownLog,
     on_progress: Callable[[int], None] = lambda size: None,
 ) -> Losses:
     """Read a whole log. `on_progress` is called with numbers of bytes as they are read.
@@ -134,17 +140,17 @@ def find_losses(
     Finishes a compaction that was decided, and changes nothing else. Raises OSError; LogDamaged for a small
     file that cannot be read.
     """
-    return _Search(files, directory, epochs, clean=clean).run(on_progress)
+    return _Search(files, directory, known, clean=clean).run(on_progress)
 
 
 class _Search:
-    def __init__(self, files: FileSystem, directory: Path, epochs: KnownEpochs, *, clean: bool) -> None:
+    def __init__(self, files: FileSystem, directory: Path, known: KnownLog, *, clean: bool) -> None:
         read_whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
         self._checkpoint, self._why_no_checkpoint = _checkpoint_of(files, directory)
         self._files = files
         self._directory = directory
         self._clean = clean
-        self._epochs = epochs
+        self._known = known
         self._compacted_to = finish(files, directory)
         self._mark = load_sync_mark(files, directory)
         self._is_ours = files.exists(directory / CHECKPOINT_NAME) or self._mark != SyncMark()
@@ -162,6 +168,7 @@ class _Search:
         """Start of the log."""
         self._filled: set[int] = set()
         """Ends of empty batches."""
+        self._transactions = OpenTransactions(files, directory, known.transactions_to)
 
     def run(self, on_progress: Callable[[int], None]) -> Losses:
         start = max(self._checkpoint.log_start_offset, self._mark.start_offset)
@@ -181,6 +188,9 @@ class _Search:
             on_progress(self._read_segment(base_offset, following))
         if self._expected < self._durable_end:
             self._lose(self._place(), self._durable_end, "the end of the log is missing")
+        if self._mark == SyncMark() and self._files.exists(self._directory / SYNC_MARK_NAME):
+            end = self._expected
+            self._places.append(Loss(SYNC_MARK_NAME, 0, 0, end, end, "it cannot be read, and is not needed"))
         checkpoint = replace(self._checkpoint, log_start_offset=start, log=self._directory.name)
         return Losses(
             places=self._places,
@@ -224,7 +234,7 @@ class _Search:
             for at, header, batch in walk_batches(file, position, size):
                 if not self._fits(header, following) or crc32c(batch[CRC_END:]) != header.crc:
                     return at
-                if not self._epochs.allow(header.leader_epoch, header.base_offset, self._last):
+                if not self._known.allow(header.leader_epoch, header.base_offset, self._last):
                     return at
                 if header.base_offset > self._expected and not self._is_followed(
                     file, at + header.size, size, header, following
@@ -233,6 +243,7 @@ class _Search:
                 if header.base_offset > max(self._expected, self._compacted_to) and self._is_ours:
                     self._lose(self._place(file, at, at), header.base_offset, "no batch has these offsets")
                 self._keep(at, header)
+                self._transactions.take(header, batch)
                 position = at + header.size
         except CorruptBatch:
             return position
@@ -309,18 +320,32 @@ class _Search:
         start, end, size = span
         place = self._place(file, start, end)
         restored = self._restored(file, start, end, end_offset)
-        if restored is None:
-            self._lose(place, end_offset, _why_bad(file, start, size), next_one)
+        if restored is not None:
+            what = "a header is wrong where no checksum covers it, and is restored"
+            self._transactions.take(read_header(restored), restored)
+            self._restore(place, what, restored)
             return
-        what = "a header is wrong where no checksum covers it, and is restored"
+        marker = None
+        if end_offset == self._expected + 1 and HEADER_BYTES <= end - start <= _LARGEST_MARKER_BYTES:
+            marker = self._transactions.marker_in(file.pread(end - start, start), self._expected)
+        if marker is not None and marker.is_exact:
+            self._restore(place, "the marker of a transaction is wrong, and is restored", marker.batch)
+            return
+        markers = {self._expected: marker} if marker is not None else {}
+        self._lose(place, end_offset, _why_bad(file, start, size), next_one, markers)
+
+    def _restore(self, place: Loss, what: str, batch: bytes) -> None:
+        """Put a batch where it was."""
         first = self._expected
-        self._places.append(
-            replace(place, dropped_bytes=0, first_offset=first, end_offset=first, what=what, is_marker=False)
-        )
+        self._places.append(replace(place, dropped_bytes=0, first_offset=first, end_offset=first, what=what))
         self._segments[-1].is_changed = True
-        self._segments[-1].parts.append(restored)
-        self._filled.add(end_offset)
-        self._pass(read_header(restored))
+        self._put(batch)
+
+    def _put(self, batch: bytes) -> None:
+        self._segments[-1].parts.append(batch)
+        header = read_header(batch)
+        self._filled.add(header.next_offset)
+        self._pass(header)
 
     def _restored(self, file: File, start: int, end: int, end_offset: int) -> bytes | None:
         """Return the one batch that these bytes are if the fields without checksum are corrected."""
@@ -331,7 +356,7 @@ class _Search:
         is_it = header.last_offset_delta == end_offset - self._expected - 1 and header.last_offset_delta >= 0
         if not is_it or crc32c(memoryview(data)[CRC_END:]) != header.crc:
             return None
-        epoch = self._epochs.of(self._expected)
+        epoch = self._known.epoch_of(self._expected)
         return with_place(data, self._expected, header.leader_epoch if epoch is None else epoch)
 
     def _keep(self, position: int, header: BatchHeader) -> None:
@@ -357,34 +382,54 @@ class _Search:
         name = _name(segment.base_offset if segment.source is None else segment.source)
         if file is None:
             start = end = self._files.size(self._directory / name) if segment.source is not None else 0
-        is_marker = False
-        if end > start and file is not None and len(head := file.pread(HEADER_BYTES, start)) == HEADER_BYTES:
-            header = read_header(head)
-            is_marker = header.magic == MAGIC and header.base_offset == self._expected and header.is_control
-        return Loss(name, start, end - start, 0, 0, "", is_marker)
+        return Loss(name, start, end - start, 0, 0, "")
 
-    def _lose(self, place: Loss, end_offset: int, what: str, next_one: BatchHeader | None = None) -> None:
-        """Note a loss, and fill the offsets up to `end_offset` with empty batches."""
-        first = min(max(self._expected, self._start), end_offset)
-        loss = replace(place, first_offset=first, end_offset=end_offset, what=what)
-        self._places.append(loss)
-        self._segments[-1].is_changed = True
+    def _lose(
+        self,
+        place: Loss,
+        end_offset: int,
+        what: str,
+        next_one: BatchHeader | None = None,
+        markers: Mapping[int, LostMarker] = NO_MARKERS,
+    ) -> None:
+        """Note a loss, and fill the offsets up to `end_offset` with these markers and empty batches."""
         neighbour = self._last or next_one
+        if not markers:
+            markers = self._transactions.ends_between(self._expected, end_offset, neighbour)
+        first = min(max(self._expected, self._start), end_offset)
+        transactions = self._told(markers) if end_offset > self._expected else ""
+        self._places.append(
+            replace(place, first_offset=first, end_offset=end_offset, what=what, transactions=transactions)
+        )
+        self._segments[-1].is_changed = True
         timestamp = -1 if neighbour is None else neighbour.max_timestamp
-        starts_of_epochs = {first for _, first in self._epochs.starts}
+        stops = {end_offset, *self._watched, *markers, *(first for _, first in self._known.starts)}
         while self._expected < end_offset:
             if self._expected - self._segments[-1].base_offset > MOST_RELATIVE_OFFSET:
                 self._segments.append(MendedSegment(self._expected, None, is_changed=True))
+            if self._expected in markers:
+                self._put(markers[self._expected].batch)
+                continue
             last = self._segments[-1].base_offset + MOST_RELATIVE_OFFSET
-            ends = {end_offset, last + 1} | self._watched | starts_of_epochs
-            end = min(one for one in ends if one > self._expected)
-            epoch = self._epochs.of(self._expected)
+            end = min(one for one in {*stops, last + 1} if one > self._expected)
+            epoch = self._known.epoch_of(self._expected)
             if epoch is None:
                 epoch = 0 if neighbour is None else neighbour.leader_epoch
-            batch = empty_batch(self._expected, end, epoch, timestamp)
-            self._segments[-1].parts.append(batch)
-            self._filled.add(end)
-            self._pass(read_header(batch))
+            self._put(empty_batch(self._expected, end, epoch, timestamp))
+
+    def _told(self, markers: Mapping[int, LostMarker]) -> str:
+        """Return in words what is decided about transactions that may have ended in a lost part."""
+        parts = [
+            f"the transaction of producer {one.producer_id} that ended here was "
+            f"{'committed' if one.is_committed else 'aborted'}"
+            if one.is_known
+            else f"how the transaction of producer {one.producer_id} ended is not known: it counts as aborted"
+            for one in markers.values()
+        ]
+        if (still := self._transactions.producer_ids) and not markers:
+            some = ", ".join(map(str, still[:5])) + (f" and {len(still) - 5} more" if len(still) > 5 else "")
+            parts.append(f"if the transactions of producers {some} ended here, they are open again")
+        return "; ".join(parts)
 
     def _mended_mark(self) -> SyncMark:
         """Return the mark for the mended log: it claims nothing more than the one that is there."""

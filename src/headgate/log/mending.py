@@ -15,7 +15,7 @@ from headgate.log.segment import Segment
 from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
 from headgate.log.state_file import rebind
 from headgate.log.swap import CLEANED_SUFFIX, CompactionState, carry_out, decide, discard, prepare, settle
-from headgate.log.sync_mark import SyncMark, save_sync_mark
+from headgate.log.sync_mark import SyncMark, remove_sync_mark, save_sync_mark
 from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def mend(files: FileSystem, directory: Path, losses: Losses, index_interval_byte
         _replace_segments(files, directory, losses, index_interval_bytes)
     if losses.checkpoint is not None:
         save_checkpoint(files, directory, losses.checkpoint)
-    if losses.mark != SyncMark():
+    if losses.mark == SyncMark():
+        remove_sync_mark(files, directory)
+    else:
         save_sync_mark(files, directory, losses.mark)
 
 
