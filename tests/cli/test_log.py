@@ -374,7 +374,7 @@ def test_mending_as_json_has_every_loss(data_dir: Path) -> None:
     size = path.stat().st_size
     path.write_bytes(b"")
     (log,) = as_json("mend", data_dir)["logs"]
-    assert log.keys() == {"partition", "problem", "losses"}
+    assert log.keys() == {"partition", "problem", "is_mended", "losses"}
     assert (log["partition"], log["problem"]) == (FLIGHTS, None)
     (loss,) = log["losses"]
     assert (loss["first_offset"], loss["dropped_bytes"]) == (195, 0)
@@ -391,10 +391,35 @@ def test_what_cannot_be_mended_has_exit_code_1(data_dir: Path) -> None:
     path.write_bytes(bytes(data))
     finished = headgate("mend", data_dir, "--execute")
     assert finished.exit_code == 1
-    assert (
-        f"{FLIGHTS}: it cannot be mended: headgate.compaction cannot be read; restore it" in finished.stdout
-    )
+    assert f"{FLIGHTS}: it is not mended: headgate.compaction cannot be read; restore it" in finished.stdout
     assert "Mended 1 log." in finished.stdout
+
+
+def test_a_log_that_is_gone_is_not_called_undamaged(data_dir: Path) -> None:
+    """Nothing of it is left to be mended."""
+    shutil.rmtree(data_dir / FLIGHTS)
+    finished = headgate("mend", data_dir, "--execute")
+    assert finished.exit_code == 1
+    assert finished.stdout.splitlines() == [
+        f"{FLIGHTS}: it is not mended: the directory of this partition is missing: it was there when the "
+        "server stopped",
+        "Nothing was changed. Restore the directory from a backup.",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_mended_log_belongs_to_the_user_of_the_server(data_dir: Path) -> None:
+    """Whoever mends it. The modes stay, too."""
+    path = data_dir / LAST
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    path.chmod(0o600)
+    for one in (data_dir / FLIGHTS, *(data_dir / FLIGHTS).iterdir()):
+        os.chown(one, 65534, 65534)
+    assert headgate("mend", data_dir, "--execute").exit_code == 0
+    assert {one.stat().st_uid for one in (data_dir / FLIGHTS).iterdir()} == {65534}
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_mended_under_a_running_server(data_dir: Path) -> None:

@@ -181,6 +181,138 @@ def test_batches_that_are_there_twice_lose_nothing() -> None:
     check(place, batches)
 
 
+def one_segment() -> tuple[Place, list[bytes], list[int]]:
+    """A closed log in one segment, its batches, and where each begins; the last position is the end."""
+    place, batches = written(LogSettings())
+    return place, batches, [sum(map(len, batches[:number])) for number in range(COUNT + 1)]
+
+
+def overwrite(place: Place, position: int, data: bytes) -> None:
+    path = segments(place)[0]
+    whole = bytearray(read_file(place.files, path))
+    whole[position : position + len(data)] = data
+    change(place, path, bytes(whole))
+
+
+@pytest.mark.parametrize("ending", ["closed", "killed"])
+@pytest.mark.parametrize("shift", [100_000, 20 * BATCH, 0], ids=["higher offsets", "later", "as they are"])
+def test_a_page_of_other_batches_costs_no_more_than_it_covers(shift: int, ending: str) -> None:
+    """Of another log, or of this one from further behind: whole batches whose offsets do not fit."""
+    place, batches, at = one_segment()
+    page = bytearray(read_file(place.files, segments(place)[0])[at[20] : at[20] + 600])
+    for position in range(0, 600 - 60, len(batches[0])):
+        moved = BATCH * 20 + position // len(batches[0]) * BATCH + shift
+        page[position : position + 8] = moved.to_bytes(8, "big")
+    overwrite(place, at[5] + 40, bytes(page))
+    if ending == "killed":
+        assert isinstance(place.files, MemoryFileSystem)
+        place.files.kill()
+    clean = ending == "closed"
+    mended(place, clean=clean)
+    last = next(number for number in range(COUNT) if at[number] >= at[5] + 640)
+    check(place, batches[:5] + batches[last:], clean=clean)
+
+
+@pytest.mark.parametrize("at_field", [3, 16], ids=["base offset", "format"])
+@pytest.mark.parametrize("first", [0, 10, COUNT - 3])
+@pytest.mark.parametrize("count", [2, 3])
+def test_neighbours_with_the_same_wrong_byte_are_restored(at_field: int, first: int, count: int) -> None:
+    """No checksum covers it."""
+    place, batches, at = one_segment()
+    for number in range(first, first + count):
+        flip(place, segments(place)[0], at[number] + at_field)
+    assert all(one.first_offset == one.end_offset for one in mended(place))
+    check(place, batches)
+
+
+def test_a_wrong_base_offset_before_a_destroyed_header_is_restored() -> None:
+    """The batch itself is whole."""
+    place, batches, at = one_segment()
+    flip(place, segments(place)[0], at[5] + 5)
+    overwrite(place, at[6], Random(1).randbytes(16))
+    mended(place)
+    check(place, batches[:6] + batches[7:])
+
+
+def test_batches_in_a_value_do_not_count_where_lengths_lead_on() -> None:
+    """Also if several batches in a row are damaged."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    first = [append(log) for _ in range(3)]
+    inner = b"".join(batch_at(200 + number) for number in range(5))
+    outer = bytes(encode_batch([Record(b"k", inner, 1)], base_offset=3))
+    log.append(outer, [read_header(outer)])
+    damaged = append(log)
+    rest = [append(log) for _ in range(5)]
+    log.close()
+    flip(place, segments(place)[0], sum(map(len, first)) + 40)
+    flip(place, segments(place)[0], sum(map(len, first)) + len(outer) + 40)
+    assert len(damaged) < len(outer)
+    mended(place)
+    check(place, first + rest, end=10)
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "second", "last"])
+@pytest.mark.parametrize("moved", [5, -6])
+def test_a_segment_with_a_wrong_name_loses_nothing(which: int, moved: int) -> None:
+    """Its first batch tells where it begins."""
+    place, batches = written()
+    path = segments(place)[which]
+    base = int(path.stem) + moved
+    if base < 0:
+        return
+    data = read_file(place.files, path)
+    for suffix in (".log", ".index", ".timeindex"):
+        place.files.remove(path.with_suffix(suffix))
+    change(place, path.with_name(f"{base:020d}.log"), data)
+    losses = mended(place)
+    assert all(one.first_offset == one.end_offset for one in losses)
+    assert any("its name is wrong" in one.what for one in losses)
+    check(place, batches)
+
+
+@pytest.mark.parametrize("name", [f"{9 * 10**18:020d}", f"{10**12:020d}"])
+def test_a_name_that_no_segment_can_have_is_refused(name: str) -> None:
+    """The log does not reach so far."""
+    place, _ = written()
+    change(place, DIRECTORY / f"{name}.log", b"")
+    with pytest.raises(OSError, match="move it away"):
+        find_losses(place.files, DIRECTORY, clean=True, known=KnownLog())
+
+
+@pytest.mark.parametrize("name", ["9" * 20, "\u0661" * 20])
+def test_other_names_are_no_segments(name: str) -> None:
+    """No offset is so large, and digits are those of ASCII."""
+    place, batches = written()
+    change(place, DIRECTORY / f"{name}.log", b"")
+    assert mended(place) == []
+    check(place, batches)
+
+
+def test_the_end_that_another_file_knows_is_kept() -> None:
+    """Without a sync mark, after a clean stop."""
+    place, batches, at = one_segment()
+    place.files.remove(DIRECTORY / SYNC_MARK_NAME)
+    for number in (COUNT - 2, COUNT - 1):
+        flip(place, segments(place)[0], at[number] + 40)
+    found = find_losses(place.files, DIRECTORY, clean=True, known=KnownLog(end_offset=COUNT * BATCH))
+    mend(place.files, DIRECTORY, found, 4096)
+    check(place, batches[:-2])
+
+
+@pytest.mark.parametrize("at_field", [9, 11, 16], ids=["length", "last byte of the length", "format"])
+def test_headers_are_restored_in_a_compacted_log(at_field: int) -> None:
+    """Gaps around a batch do not matter: its base offset is right."""
+    place, batches, _ = one_segment()
+    kept = batches[:4] + batches[6:7] + batches[9:]
+    data = bytearray(b"".join(kept))
+    data[sum(map(len, kept[:4])) + at_field] ^= 1
+    change(place, segments(place)[0], bytes(data))
+    save_compacted_to(place.files, DIRECTORY, COUNT * BATCH)
+    assert all(one.first_offset == one.end_offset for one in mended(place))
+    assert contents(place.open(clean=True)) == kept
+
+
 def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one() -> None:
     """Its length leads to the next one; without the length, a batch must be followed by another."""
     place = Place(memory(), settings=LogSettings())

@@ -31,6 +31,7 @@ def print_mended(data_dir: Path, partition: str | None, *, execute: bool, as_jso
                         {
                             "partition": log.partition,
                             "problem": log.problem,
+                            "is_mended": log.is_mended,
                             "losses": [asdict(one) for one in log.losses],
                         }
                         for log in logs
@@ -49,13 +50,15 @@ def _print_lines(logs: list[MendedLog], data_dir: Path, *, execute: bool) -> Non
         for loss in log.losses:
             _print_loss(log.partition, loss)
         if log.problem is not None:
-            state = "the next start does not open it" if log.losses and execute else "it cannot be mended"
+            state = (
+                "it is mended, but the next start does not open it" if log.is_mended else "it is not mended"
+            )
             typer.echo(f"{log.partition}: {state}: {printable(log.problem)}")
-    mended = [log for log in logs if log.problem is None]
+    mended = [log for log in logs if log.is_mended]
     if not logs:
         typer.echo("Nothing is damaged.")
-    elif not mended:
-        typer.echo("Nothing was changed.")
+    elif all(log.problem is not None and not log.is_mended for log in logs):
+        typer.echo("Nothing was changed. Restore the directory from a backup.")
     elif execute:
         typer.echo(f"Mended {counted(len(mended), 'log')}. Check: headgate log verify {data_dir}")
     else:

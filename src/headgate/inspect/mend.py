@@ -7,12 +7,14 @@ an `Overlay`, which keeps the changes of an unfinished compaction in memory.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.inspect.directory import LOCK_FILE, DataDirectory, PartitionPlace, read_data_directory
+from headgate.inspect.missing import missing_logs
 from headgate.inspect.next_start import next_start, settings_of
 from headgate.inspect.overlay import Overlay
 from headgate.inspect.partition import read_leader_epochs
@@ -37,7 +39,8 @@ class MendedLog:
     partition: str
     losses: list[Loss]
     problem: str | None
-    """Why it is not mended, or why the next start does not open it nevertheless."""
+    """Why it is not mended, or, if it is, why the next start does not open it nevertheless."""
+    is_mended: bool = False
 
 
 def mend_directory(
@@ -62,7 +65,8 @@ def mend_directory(
         raise NotMended(f"{path} has no log {partition}; {hint}")
     with _locked(path, directory, execute=execute):
         logs = [_mend_log(directory, place, on_progress, execute=execute) for place in places]
-    return [one for one in logs if one.losses or one.problem is not None]
+    gone = [MendedLog(name, [], what) for name, what in missing_logs(directory) if partition in (None, name)]
+    return [one for one in logs if one.losses or one.problem is not None] + gone
 
 
 @contextmanager
@@ -96,7 +100,8 @@ def _mend_log(
         found = find_losses(files, place.directory, clean=clean, known=known, on_progress=on_progress)
         losses = found.places
         if execute and losses:
-            mend(files, place.directory, found, settings.index_interval_bytes)
+            with _same_owner(place.directory):
+                mend(files, place.directory, found, settings.index_interval_bytes)
     except OSError as problem:
         where = Path(problem.filename).name if problem.filename else name
         return MendedLog(name, losses, f"{'' if where == name else where + ': '}{problem.strerror}")
@@ -104,13 +109,39 @@ def _mend_log(
         overlay.close()
     if not execute:
         return MendedLog(name, losses, None)
-    return MendedLog(name, losses, next_start(place.directory, settings, clean=clean).refusal)
+    refusal = next_start(place.directory, settings, clean=clean).refusal
+    return MendedLog(name, losses, refusal, is_mended=bool(losses))
+
+
+@contextmanager
+def _same_owner(directory: Path) -> Iterator[None]:
+    """Give new files the owner and the mode of those that they replace, or of the log's others.
+
+    An operator is another user than the server.
+    """
+    before = {path.name: path.stat() for path in directory.iterdir()}
+    segment = next((status for name, status in before.items() if name.endswith(LOG_SUFFIX)), None)
+    try:
+        yield
+    finally:
+        of_directory = directory.stat()
+        for path in directory.iterdir():
+            old = before.get(path.name)
+            wanted = old or of_directory
+            found = path.stat()
+            if (found.st_uid, found.st_gid) != (wanted.st_uid, wanted.st_gid):
+                os.chown(path, wanted.st_uid, wanted.st_gid)
+            mode = (old or segment or found).st_mode
+            if path.is_file() and found.st_mode != mode:
+                path.chmod(mode & 0o7777)
 
 
 def _known_of(directory: DataDirectory, place: PartitionPlace) -> KnownLog:
-    read, _ = read_leader_epochs(place.directory)
+    read, is_there = read_leader_epochs(place.directory)
     newest = directory.catalogue.leader_epoch if directory.catalogue is not None else None
-    return KnownLog(read.starts() if read is not None else (), newest, _transactions_to(place.directory))
+    return KnownLog(
+        read.starts() if read is not None and is_there else (), newest, _transactions_to(place.directory)
+    )
 
 
 def _transactions_to(directory: Path) -> int:

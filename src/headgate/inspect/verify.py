@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.ids import TopicName
 from headgate.inspect.directory import (
     IDENTITY_FILE,
     DataDirectory,
     read_data_directory,
 )
 from headgate.inspect.findings import Findings
+from headgate.inspect.missing import missing_logs
 from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.inspect.wording import CUT_OFF
 from headgate.log.filesystem import OsFileSystem
@@ -28,7 +28,7 @@ from headgate.topics.catalogue_opening import (
     how_too_short,
     is_stray_log,
 )
-from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop, indexes_in
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.unfinished_import import UNFINISHED_IMPORT_FILE
 
 _RECHECKS = 3
@@ -246,27 +246,9 @@ def _of_unknown_partition(directory: DataDirectory, name: str) -> str:
 
 def _check_written(directory: DataDirectory, findings: Findings) -> None:
     """Report partitions that had a directory at the last clean stop and have none, or an empty one, now."""
-    stop = CleanStop.decode(directory.marker or b"")
-    if stop is None or directory.catalogue is None:
-        return
-    for topic_id, ranges in stop.written.items():
-        entry = directory.catalogue.by_id.get(TopicId(bytes.fromhex(topic_id)))
-        if entry is None:
-            continue
-        for index in indexes_in(ranges):
-            name = f"{entry.name}-{index}"
-            if index >= entry.partition_count:
-                continue
-            path = directory.path / name
-            remedy = "The next start begins its log anew at offset 0. Restore the directory from a backup."
-            if not os.path.lexists(path):
-                findings.error(
-                    name,
-                    "the directory of this partition is missing: it was there when the server stopped",
-                    remedy,
-                )
-            elif path.is_dir() and os.access(path, os.R_OK) and not any(path.iterdir()):
-                findings.error(name, "the directory of this partition is empty", remedy)
+    for name, what in missing_logs(directory):
+        step = "The next start begins its log anew at offset 0. Restore the directory from a backup."
+        findings.error(name, what, step)
 
 
 def _is_in_the_way(directory: DataDirectory, name: str) -> bool:

@@ -3,10 +3,9 @@
 Every record that can be read keeps its offset. Offsets whose records are lost remain, in batches without
 records. Rules:
 
-1. A batch is good if it is whole, its checksum is right, and its offsets follow those before it. What is
-   between two good batches is dropped. A bad one ends where its length says, if a good one begins there, and
-   else where the next good one does. If only its base offset, its length or its leader epoch is wrong, which
-   no checksum covers, it gets the right one.
+1. A batch is sound if its checksum is right. Of the sound batches those count whose base offsets agree with
+   most of the others (`pieces.py`). One between them whose place is known gets the base offset, length and
+   leader epoch of that place: no checksum covers these. What is left between them is dropped.
 2. Missing offsets are filled: behind the good batch before them, or at the start of the log. Gaps below
    `compacted_to` are those of compaction. Those between the segments of a log without our files may be, too.
 3. At the end of a log those offsets are missing that were durable. After a clean stop so are those of a bad
@@ -15,6 +14,7 @@ records. Rules:
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -34,13 +34,14 @@ from headgate.log.header import (
 )
 from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.lost_markers import LostMarker, OpenTransactions
+from headgate.log.pieces import Piece, chain_of, pieces_in
 from headgate.log.recovery import base_offsets_in, read_whole
 from headgate.log.rewriting import empty_batch, with_place
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import Bond, StateFileUnusable, open_state_file
 from headgate.log.swap import COMPACTION_NAME, CompactionState, finish
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark
-from headgate.log.walking import find_whole_batch, is_whole_batch, walk_batches, written_end
+from headgate.log.walking import is_whole_batch, walk_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 
     from headgate.log.filesystem import File, FileSystem
 
-_STEP_BYTES: Final = 32 << 20
-"""Less than `find_whole_batch` searches."""
-_LARGEST_RESTORED_BYTES: Final = 1 << 28
+_MOST_MISSING: Final = 1 << 36
+"""Offsets between two segments: a name that says more is no segment's."""
+_ALL_BITS: Final = (1 << 64) - 1
 _LARGEST_MARKER_BYTES: Final = 1 << 10
 NO_MARKERS: Final[Mapping[int, LostMarker]] = {}
 
@@ -112,6 +113,8 @@ class KnownLog:
     starts: Sequence[tuple[int, int]] = ()
     """Epochs with their first offsets, in order."""
     newest: int | None = None
+    end_offset: int = 0
+    """An end that the log had at some time."""
     transactions_to: int = 0
     """The .txnindex files have all aborted transactions that ended below this offset."""
 
@@ -119,11 +122,11 @@ class KnownLog:
         """Return the epoch of an offset; None: it is not known."""
         return max((epoch for epoch, first in self.starts if first <= offset), default=None)
 
-    def allow(self, epoch: int, offset: int, before: BatchHeader | None) -> bool:
-        """Return whether a batch behind another may have an epoch. It may if none is known for its offset."""
-        if self.epoch_of(offset) is None:
-            return True
-        least = self.starts[0][0] if before is None else before.leader_epoch
+    def allow(self, epoch: int, before: BatchHeader | None) -> bool:
+        """Return whether a batch behind another may have an epoch."""
+        least = -1 if before is None else before.leader_epoch
+        if before is None and self.starts:
+            least = self.starts[0][0]
         return least <= epoch and (self.newest is None or epoch <= self.newest)
 
 
@@ -155,6 +158,8 @@ class _Search:
         self._mark = load_sync_mark(files, directory)
         self._is_ours = files.exists(directory / CHECKPOINT_NAME) or self._mark != SyncMark()
         self._durable_end = max(self._mark.end_offset, self._checkpoint.recovery_point)
+        if clean:
+            self._durable_end = max(self._durable_end, known.end_offset)
         self._bond = _bond_of(files, directory)
         self._places: list[Loss] = []
         self._segments: list[MendedSegment] = []
@@ -166,6 +171,8 @@ class _Search:
         self._watched = {self._mark.end_offset, self._bond.end_offset if self._bond is not None else 0}
         self._start = 0
         """Start of the log."""
+        self._copies: set[int] = set()
+        """Where batches of the segment that are there again begin."""
         self._filled: set[int] = set()
         """Ends of empty batches."""
         self._transactions = OpenTransactions(files, directory, known.transactions_to)
@@ -183,8 +190,8 @@ class _Search:
             self._places.append(Loss(CHECKPOINT_NAME, 0, 0, start, start, what))
         self._start = start
         self._expected = bases[0] if bases and (bases[0] < start or not self._is_ours) else start
-        for at, base_offset in enumerate(bases):
-            following = bases[at + 1] if at + 1 < len(bases) else None
+        firsts = [max(one, self._first_in(one) or 0) for one in bases]
+        for base_offset, following in zip(bases, [*firsts, None][1:], strict=True):
             on_progress(self._read_segment(base_offset, following))
         if self._expected < self._durable_end:
             self._lose(self._place(), self._durable_end, "the end of the log is missing")
@@ -203,105 +210,169 @@ class _Search:
 
     # Segments.
 
+    def _first_in(self, base_offset: int) -> int | None:
+        """Return the base offset of a segment's first batch, if that is sound: the name may be wrong."""
+        file = self._files.open(self._directory / _name(base_offset))
+        try:
+            size = file.size()
+            if not is_whole_batch(file.pread, 0, size, 0):
+                return None
+            return read_header(file.pread(HEADER_BYTES, 0)).base_offset
+        finally:
+            file.close()
+
     def _read_segment(self, base_offset: int, following: int | None) -> int:
         """Read one segment; return its size."""
-        if base_offset > self._expected and self._is_ours and base_offset > self._compacted_to:
-            self._lose(self._place(), base_offset, "no segment has these offsets")
-        self._expected = max(self._expected, base_offset)
-        segment = MendedSegment(self._expected, base_offset, is_changed=self._expected > base_offset)
+        start = base_offset
+        first = self._first_in(base_offset)
+        if first is not None and self._expected <= first < base_offset:
+            start = first
+        if start > self._expected and self._is_ours and start > self._compacted_to:
+            if start - self._expected > _MOST_MISSING:
+                raise LogDamaged(
+                    errno.EIO,
+                    f"this segment begins at {start}, and {self._expected} is expected: it cannot be one of "
+                    "this log; move it away",
+                    str(self._directory / _name(base_offset)),
+                )
+            self._lose(self._place(), start, "no segment has these offsets")
+        self._expected = max(self._expected, start)
+        if self._expected != base_offset:
+            end = self._expected
+            what = f"its name is wrong: it begins at {end}"
+            self._places.append(Loss(_name(base_offset), 0, 0, end, end, what))
+        segment = MendedSegment(self._expected, base_offset, is_changed=self._expected != base_offset)
         self._segments.append(segment)
         file = self._files.open(self._directory / _name(base_offset))
         try:
             size = file.size()
-            self._read_batches(file, size, following)
+            if self._is_in_order(file, size, following):
+                for at, header, batch in walk_batches(file, 0, size):
+                    self._keep(at, header, batch)
+            else:
+                self._read_damaged(file, size, following)
         finally:
             file.close()
         return size
 
-    def _read_batches(self, file: File, size: int, following: int | None) -> None:
-        position = self._pass_good(file, 0, size, following)
-        while position < size:
-            found = self._next_good(file, position, size, following)
-            if found is None:
-                self._read_bad_end(file, position, size, following)
-                return
-            self._settle(file, (position, found.position, size), found.header.base_offset, found.header)
-            position = self._pass_good(file, found.position, size, following)
-
-    def _pass_good(self, file: File, position: int, size: int, following: int | None) -> int:
-        """Keep good batches from `position` on; return where a bad one begins, or `size`."""
+    def _is_in_order(self, file: File, size: int, following: int | None) -> bool:
+        """Return whether every batch of a file is good. Changes nothing."""
+        expected, before = self._expected, self._last
         try:
-            for at, header, batch in walk_batches(file, position, size):
-                if not self._fits(header, following) or crc32c(batch[CRC_END:]) != header.crc:
-                    return at
-                if not self._known.allow(header.leader_epoch, header.base_offset, self._last):
-                    return at
-                if header.base_offset > self._expected and not self._is_followed(
-                    file, at + header.size, size, header, following
+            for _, header, batch in walk_batches(file, 0, size):
+                is_gap = header.base_offset > max(expected, self._compacted_to) and self._is_ours
+                if header.magic != MAGIC or header.last_offset_delta < 0 or is_gap:
+                    return False
+                if header.base_offset < expected or (
+                    following is not None and header.last_offset >= following
                 ):
-                    return at
-                if header.base_offset > max(self._expected, self._compacted_to) and self._is_ours:
-                    self._lose(self._place(file, at, at), header.base_offset, "no batch has these offsets")
-                self._keep(at, header)
-                self._transactions.take(header, batch)
-                position = at + header.size
+                    return False
+                if header.last_offset - self._segments[-1].base_offset > MOST_RELATIVE_OFFSET:
+                    return False
+                if not self._known.allow(header.leader_epoch, before):
+                    return False
+                if crc32c(batch[CRC_END:]) != header.crc:
+                    return False
+                expected, before = header.next_offset, header
         except CorruptBatch:
-            return position
-        return size
+            return False
+        return True
 
-    def _fits(self, header: BatchHeader, following: int | None) -> bool:
-        """Return whether a batch may be the next one."""
-        return (
-            header.magic == MAGIC
-            and self._expected <= header.base_offset <= header.last_offset
-            and header.last_offset - self._segments[-1].base_offset <= MOST_RELATIVE_OFFSET
-            and (following is None or header.last_offset < following)
-        )
+    def _read_damaged(self, file: File, size: int, following: int | None) -> None:
+        pieces = pieces_in(file, size, self._expected)
+        chain = self._trusted(pieces, following)
+        trusted = set(chain)
+        kept = {_identity(pieces[number]) for number in chain}
+        self._copies = {
+            one.start
+            for number, one in enumerate(pieces)
+            if one.is_sound and number not in trusted and _identity(one) in kept
+        }
+        at = 0
+        for number in chain:
+            header = pieces[number].header
+            assert header is not None
+            self._settle_run(file, pieces[at:number], header.base_offset, header)
+            self._take_sound(file, pieces[number], header.base_offset)
+            at = number + 1
+        self._settle_end(file, pieces[at:], size, following)
 
-    def _is_followed(
-        self, file: File, end: int, size: int, header: BatchHeader, following: int | None
-    ) -> bool:
-        """Return whether the offset of a batch behind a gap agrees with what comes after it."""
-        if end < size and len(head := file.pread(HEADER_BYTES, end)) == HEADER_BYTES:
-            return read_header(head).base_offset >= header.next_offset
-        return following is not None or header.next_offset <= self._durable_end or not self._is_ours
+    def _trusted(self, pieces: Sequence[Piece], following: int | None) -> list[int]:
+        """Return the numbers of the batches whose base offsets are trusted."""
+        most = self._segments[-1].base_offset + MOST_RELATIVE_OFFSET + 1
+        chain = chain_of(pieces, self._expected, most if following is None else min(most, following))
+        if following is not None or not self._is_ours:
+            return chain
+        # Behind the end of what was durable, records are missing only where bytes are no batch.
+        end = self._expected
+        position = 0
+        for at, number in enumerate(chain):
+            one = pieces[number]
+            assert one.header is not None
+            base_offset = one.header.base_offset
+            is_gap = base_offset > max(end, self._compacted_to) and base_offset >= self._durable_end
+            if is_gap and base_offset - end > one.start - position:
+                return chain[:at]
+            end, position = one.header.next_offset, one.end
+        return chain
 
-    def _next_good(self, file: File, position: int, size: int, following: int | None) -> _Found | None:
-        """Return the next good batch behind a bad one; None: there is none in the segment."""
-        stated = _stated_end(file, position)
-        if stated == size:
-            return None
-        if stated is not None and is_whole_batch(file.pread, stated, size, self._expected):
-            header = read_header(file.pread(HEADER_BYTES, stated))
-            if self._fits(header, following):
-                return _Found(stated, header)
-        start = position + 1
-        while start < size:
-            at = find_whole_batch(file.pread, start, size, self._expected)
-            if at is None:
-                start += _STEP_BYTES
-                continue
-            header = read_header(file.pread(HEADER_BYTES, at))
-            # A record of the bad batch may have a batch in it.
-            if self._fits(header, following) and self._goes_on(file, at + header.size, size, header):
-                return _Found(at, header)
-            start = at + 1
-        return None
+    def _settle_run(
+        self, file: File, run: Sequence[Piece], target: int, next_one: BatchHeader | None = None
+    ) -> None:
+        """Settle the pieces before an offset, whose base offsets are not trusted."""
+        if not run:
+            if target > max(self._expected, self._compacted_to) and self._is_ours:
+                self._lose(self._place(), target, "no batch has these offsets")
+            return
+        gap = target - self._expected
+        is_whole = all(one.is_sound for one in run)
+        if is_whole and sum(one.offsets for one in run) != gap:
+            self._drop(file, run, target, next_one)
+            return
+        if not is_whole and target <= self._compacted_to:
+            self._lose_pieces(file, run, target, next_one)
+            return
+        left = list(run)
+        while left and self._expected + left[0].offsets <= target:
+            if not self._may_be_at(left[0], self._expected):
+                break
+            self._take_sound(file, left.pop(0), self._expected)
+        behind: list[Piece] = []
+        end = target
+        while left and end - left[-1].offsets >= self._expected:
+            if not self._may_be_at(left[-1], end - left[-1].offsets):
+                break
+            behind.append(left.pop())
+            end -= behind[-1].offsets
+        if left or end > self._expected:
+            self._lose_pieces(file, left, end, next_one)
+        for one in reversed(behind):
+            self._take_sound(file, one, self._expected)
 
-    @staticmethod
-    def _goes_on(file: File, position: int, size: int, header: BatchHeader) -> bool:
-        if is_whole_batch(file.pread, position, size, header.next_offset):
-            return True
-        return written_end(file.pread, position, size) == position
-
-    def _read_bad_end(self, file: File, position: int, size: int, following: int | None) -> None:
-        """Decide about the bytes of a segment behind its last good batch."""
-        end = following if following is not None else max(self._durable_end, self._expected)
-        if end == self._expected and following is None:
+    def _settle_end(self, file: File, run: Sequence[Piece], size: int, following: int | None) -> None:
+        """Settle the pieces behind the last trusted batch of a segment."""
+        if following is not None:
+            if run:
+                self._settle_run(file, run, following)
+            return
+        left = list(run)
+        while left and self._may_be_at(left[0], self._expected):
+            self._take_sound(file, left.pop(0), self._expected)
+        end = max(self._durable_end, self._expected)
+        if not left:
+            return
+        if end == self._expected:
             if not self._clean:
-                return
-            end = self._stated_next_offset(file, position, size)
-        self._settle(file, (position, size, size), end)
+                return  # it was being written: recovery drops it
+            end = self._stated_next_offset(file, left[0].start, size)
+        self._settle_run(file, left, end)
+
+    def _may_be_at(self, piece: Piece, offset: int) -> bool:
+        """Return whether a sound batch may be that of an offset: one byte of its own may be wrong."""
+        if not piece.is_sound or piece.header is None or piece.start in self._copies:
+            return False
+        different = (piece.header.base_offset ^ offset) & _ALL_BITS
+        return sum(1 for shift in range(0, 64, 8) if different >> shift & 0xFF) <= 1
 
     def _stated_next_offset(self, file: File, position: int, size: int) -> int:
         """Return the end offset of the bad batch at the end of a log, if its header fits; else its first."""
@@ -313,26 +384,69 @@ class _Search:
 
     # What is kept, and what is lost.
 
-    def _settle(
-        self, file: File, span: tuple[int, int, int], end_offset: int, next_one: BatchHeader | None = None
-    ) -> None:
-        """Settle the bytes between two positions, where no good batch is; the third is the file's size."""
-        start, end, size = span
-        place = self._place(file, start, end)
-        restored = self._restored(file, start, end, end_offset)
-        if restored is not None:
-            what = "a header is wrong where no checksum covers it, and is restored"
-            self._transactions.take(read_header(restored), restored)
-            self._restore(place, what, restored)
+    def _take_sound(self, file: File, piece: Piece, offset: int) -> None:
+        """Keep a sound batch at an offset; correct what its checksum does not cover."""
+        header = piece.header
+        assert header is not None
+        is_right = header.base_offset == offset and header.size == piece.end - piece.start
+        epoch = header.leader_epoch
+        if not self._known.allow(epoch, self._last):
+            known = self._known.epoch_of(offset)
+            epoch = known if known is not None else self._last.leader_epoch if self._last is not None else 0
+        batch = file.pread(piece.end - piece.start, piece.start)
+        if is_right and header.magic == MAGIC and epoch == header.leader_epoch:
+            self._keep(piece.start, header, batch)
             return
+        restored = with_place(batch, offset, epoch)
+        what = "a header is wrong where no checksum covers it, and is restored"
+        place = self._place(file, piece.start, piece.end)
+        self._transactions.take(read_header(restored), restored)
+        self._restore(place, what, restored)
+
+    def _drop(self, file: File, run: Sequence[Piece], target: int, next_one: BatchHeader | None) -> None:
+        place = self._place(file, run[0].start, run[-1].end)
+        self._lose(place, target, "the offsets of the batch are not those expected here", next_one)
+
+    def _lose_pieces(
+        self, file: File, run: Sequence[Piece], target: int, next_one: BatchHeader | None
+    ) -> None:
+        """Lose pieces one by one, as long as their headers agree with their places; the others together."""
+        for number, one in enumerate(run):
+            header = one.header
+            fits = (
+                header is not None
+                and header.base_offset == self._expected
+                and header.base_offset < header.next_offset <= target
+            )
+            if header is None or not fits or (number == len(run) - 1 and header.next_offset < target):
+                place = self._place(file, one.start, run[-1].end)
+                self._lose_or_restore(file, one, place, target, next_one, is_alone=number == len(run) - 1)
+                return
+            place = self._place(file, one.start, one.end)
+            self._lose_or_restore(file, one, place, header.next_offset, next_one, is_alone=True)
+        if target > self._expected:
+            self._lose(self._place(), target, "no batch has these offsets", next_one)
+
+    def _lose_or_restore(
+        self,
+        file: File,
+        piece: Piece,
+        place: Loss,
+        end_offset: int,
+        next_one: BatchHeader | None,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """Lose a piece, unless it is a marker that can be restored."""
         marker = None
-        if end_offset == self._expected + 1 and HEADER_BYTES <= end - start <= _LARGEST_MARKER_BYTES:
-            marker = self._transactions.marker_in(file.pread(end - start, start), self._expected)
+        size = piece.end - piece.start
+        if is_alone and end_offset == self._expected + 1 and HEADER_BYTES <= size <= _LARGEST_MARKER_BYTES:
+            marker = self._transactions.marker_in(file.pread(size, piece.start), self._expected)
         if marker is not None and marker.is_exact:
             self._restore(place, "the marker of a transaction is wrong, and is restored", marker.batch)
             return
         markers = {self._expected: marker} if marker is not None else {}
-        self._lose(place, end_offset, _why_bad(file, start, size), next_one, markers)
+        self._lose(place, end_offset, _why_bad(file, piece), next_one, markers)
 
     def _restore(self, place: Loss, what: str, batch: bytes) -> None:
         """Put a batch where it was."""
@@ -347,25 +461,15 @@ class _Search:
         self._filled.add(header.next_offset)
         self._pass(header)
 
-    def _restored(self, file: File, start: int, end: int, end_offset: int) -> bytes | None:
-        """Return the one batch that these bytes are if the fields without checksum are corrected."""
-        if not HEADER_BYTES <= end - start <= _LARGEST_RESTORED_BYTES:
-            return None
-        data = file.pread(end - start, start)
-        header = read_header(data)
-        is_it = header.last_offset_delta == end_offset - self._expected - 1 and header.last_offset_delta >= 0
-        if not is_it or crc32c(memoryview(data)[CRC_END:]) != header.crc:
-            return None
-        epoch = self._known.epoch_of(self._expected)
-        return with_place(data, self._expected, header.leader_epoch if epoch is None else epoch)
-
-    def _keep(self, position: int, header: BatchHeader) -> None:
+    def _keep(self, position: int, header: BatchHeader, batch: Buffer) -> None:
+        """Keep a batch as it is."""
         parts = self._segments[-1].parts
         last = parts[-1] if parts else None
         if isinstance(last, Copied) and last.end == position:
             parts[-1] = Copied(last.start, position + header.size)
         else:
             parts.append(Copied(position, position + header.size))
+        self._transactions.take(header, batch)
         self._pass(header)
 
     def _pass(self, header: BatchHeader) -> None:
@@ -458,12 +562,6 @@ class _Search:
         return replace(bond, last_batch=(last.base_offset, last.size, last.crc))
 
 
-@dataclass(slots=True, frozen=True)
-class _Found:
-    position: int
-    header: BatchHeader
-
-
 def _name(base_offset: int) -> str:
     return f"{base_offset:020d}{LOG_SUFFIX}"
 
@@ -499,14 +597,18 @@ def _stated_end(file: File, position: int) -> int | None:
     return position + size if size >= HEADER_BYTES else None
 
 
-def _why_bad(file: File, position: int, size: int) -> str:
-    """Return why no good batch is at a position."""
-    head: Buffer = file.pread(HEADER_BYTES, position)
-    end = _stated_end(file, position)
-    if end is None or (len(head) == HEADER_BYTES and read_header(head).magic != MAGIC):
+def _identity(piece: Piece) -> tuple[int, int]:
+    """Return what two copies of a sound batch have in common, and two batches hardly."""
+    assert piece.header is not None
+    return piece.header.base_offset, piece.header.crc
+
+
+def _why_bad(file: File, piece: Piece) -> str:
+    """Return why a piece is no good batch."""
+    if piece.header is None or piece.header.magic != MAGIC:
         return "no batch begins here"
-    if end > size:
+    if _stated_end(file, piece.start) != piece.end:
         return "a batch is cut off here, or its length is wrong"
-    if not is_whole_batch(file.pread, position, size, 0):
+    if not piece.is_sound:
         return "the checksum of the batch is wrong"
     return "the offsets of the batch are not those expected here"

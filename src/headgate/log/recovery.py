@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from headgate.log.filesystem import FileSystem
 
 _NAME_DIGITS: Final = 20
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 _REWRITE_BYTES: Final = 1 << 20
 
 
@@ -384,7 +385,10 @@ def base_offsets_in(files: FileSystem, directory: Path, start_offset: int) -> li
 
 
 def _is_segment_file(name: str, suffix: str) -> bool:
-    return name.endswith(suffix) and len(name) == _NAME_DIGITS + len(suffix) and name[:_NAME_DIGITS].isdigit()
+    digits = name[:_NAME_DIGITS]
+    if not name.endswith(suffix) or len(name) != _NAME_DIGITS + len(suffix):
+        return False
+    return digits.isascii() and digits.isdigit() and int(digits) <= _LARGEST_OFFSET
 
 
 def _is_within(segment: Segment, previous: Segment) -> bool:
