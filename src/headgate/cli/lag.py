@@ -230,7 +230,8 @@ def _looks_at(group_id: str, positions: Iterable[Position], topics: set[str]) ->
 
 
 def _look(group_id: str, topic: str, positions: list[Position]) -> Look:
-    lags = [one.lag for one in positions if one.lag is not None]
+    # An offset beyond the end is no reserve for other partitions. As in the metric, nothing is left there.
+    lags = [max(one.lag, 0) for one in positions if one.lag is not None]
     return Look(
         group_id=group_id,
         topic=topic,

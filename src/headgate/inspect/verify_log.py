@@ -137,7 +137,10 @@ class LogCheck:
         """Return the consequence and the advice for a damaged batch in the log."""
         log = self._log
         if log.is_running:
-            return "Reading it fails. Copy the directory before the server stops. " + _RESTORE
+            return (
+                "The server refuses it, or serves it as it is if it wrote or served it before. Copy the "
+                "directory before the server stops. " + _RESTORE
+            )
         if log.place is None and following.recovery is None:
             return "The server does not start and changes nothing. Restore the catalogue from a backup."
         keys = _KEYS_OF_SHARDS.get(log.place.topic) if log.place is not None else None

@@ -74,6 +74,18 @@ def test_an_invalid_command_line_is_refused(headgate: Headgate, words: str, says
     assert says in refused.stderr
 
 
+def test_an_offset_beyond_the_end_hides_no_lag(
+    headgate: Headgate, behind: str, bootstrap_servers: str
+) -> None:
+    """Of the other partitions: as in the metric, nothing is left to be read there."""
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_offsets(behind, {TopicPartition(behind, 1): 5000})
+    found = headgate("lag", "--group", behind, "--above", "5", "--output", "json")
+    assert found.exit_code == 3
+    (row,) = json.loads(found.stdout)["lags"]
+    assert (row["lag"], row["largest_lag"]) == (7, 7)
+
+
 def test_lag_is_summed_by_group_and_topic(headgate: Headgate, behind: str) -> None:
     """Unknown is not zero; --above chooses and tells by its exit code."""
     done = headgate("lag", "--group", behind, "--output", "json")

@@ -71,7 +71,8 @@ class StreamOffsets:
             )
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             raise ForeignOffsets(
-                f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one"
+                f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one "
+                "(after Spark's Kafka source, give the last line of its offsets as startingOffsets)"
             ) from problem
 
 
