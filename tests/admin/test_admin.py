@@ -30,6 +30,7 @@ from headgate.admin import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
+from headgate.domain.times import millis
 
 FIRST, SECOND, THIRD = PARTITIONS
 NOWHERE = TopicPartition(FLIGHTS, 99)
@@ -163,6 +164,18 @@ def test_an_argument_of_a_wrong_type_is_named(
         (lambda a: a.restore_offsets("g", 1_795_528_706), "1795528706 looks like seconds; .* 1970-01-21"),
         (lambda a: a.offset_history("g", since=1_000_000_000), "1000000000 looks like seconds"),
         (lambda a: a.offsets_as_of("g", 99_999_999_999), "99999999999 looks like seconds"),
+        (
+            lambda a: ToDatetime(1_795_528_706_000_000),
+            r"1795528706000000 looks like microseconds \(divide it by 1000\); .* after the year 9999",
+        ),
+        (
+            lambda a: a.offsets_as_of("g", 1_795_528_706_000_000_000),
+            r"1795528706000000000 looks like nanoseconds \(divide it by 1000000\)",
+        ),
+        (lambda a: a.offset_history("g", since=253_402_300_800_000), "looks like microseconds"),
+        (lambda a: a.offset_history("g", until=(1 << 63) - 1), "looks like nanoseconds"),
+        (lambda a: a.restore_offsets("g", 1_795_528_706_000_000), "looks like microseconds"),
+        (lambda a: a.plan_restore("g", 1_795_528_706_000_000_000), "looks like nanoseconds"),
         (lambda a: a.plan_restore("g", -1), "a time must not be before 1970: -1"),
         (lambda a: a.offsets_as_of("g", -1), "a time must not be before 1970: -1"),
     ],
@@ -171,6 +184,12 @@ def test_an_impossible_argument_is_named(admin: Admin, call: Callable[[Any], obj
     """The type is right, and the value cannot be."""
     with pytest.raises(ValueError, match=message):
         call(admin)
+
+
+def test_every_ms_of_a_datetime_is_a_time() -> None:
+    """The last one is the end of the year 9999."""
+    last = datetime.max.replace(tzinfo=UTC)
+    assert millis(last) == millis(253_402_300_799_999) == 253_402_300_799_999
 
 
 def test_a_text_that_no_request_can_have_is_not_sent(bootstrap_servers: str, admin: Admin) -> None:

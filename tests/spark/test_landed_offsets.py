@@ -43,6 +43,8 @@ def test_landed_tables_take_the_times_that_an_admin_takes(
     assert question(str(tmp_path / "tables"), moment).equals(question(str(tmp_path / "tables"), at))
     for wrong, error, words in (
         (at // 1000, ValueError, "looks like seconds"),
+        (at * 1000, ValueError, "looks like microseconds"),
+        (at * 1_000_000, ValueError, "looks like nanoseconds"),
         (moment.replace(tzinfo=None), ValueError, "has no time zone"),
         ("2026-11-21T08:30:00", TypeError, "must be a datetime"),
     ):

@@ -78,7 +78,9 @@ class ToDatetime:
     timestamp: datetime | int
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a datetime without a time zone or for seconds, TypeError for another type."""
+        """Raises ValueError for a datetime without a time zone, or for a number that surely has another unit,
+        and TypeError for another type.
+        """
         millis(self.timestamp)
 
 

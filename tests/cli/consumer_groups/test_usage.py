@@ -121,6 +121,15 @@ def test_dates_are_in_utc_unless_they_have_an_offset() -> None:
     assert parse_datetime("2023-11-15T00:13:20+02:00") == START_MS
 
 
+@pytest.mark.parametrize(
+    "text", ["9999-12-31T23:00:00-05:00", "9999-12-31T23:59:59.999999", "0001-01-01T00:00:00+05:00"]
+)
+def test_a_date_that_is_in_another_year_in_utc_is_refused(text: str) -> None:
+    """Python has no year 0 and no year 10000."""
+    with pytest.raises(UsageProblem, match=r"--to-datetime .*: a time in the years 1 to 9999 \(UTC\)"):
+        parse_datetime(text)
+
+
 def test_the_error_for_groups_that_are_not_loaded_has_advice() -> None:
     """The name of the error code explains neither the reason nor the remedy."""
     told = in_words(RequestRefused("the groups of n:1", ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -65,7 +65,12 @@ def parse_datetime(text: str, option: str = "--to-datetime") -> Millis:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Millis(round(moment.timestamp() * 1000))
+    found = Millis(round(moment.timestamp() * 1000))
+    try:
+        as_datetime(found)
+    except OverflowError:  # its offset moves it out of what a datetime can have
+        raise UsageProblem(f"{option} {text}: a time in the years 1 to 9999 (UTC) is expected") from None
+    return found
 
 
 def parse_duration(text: str) -> int:
