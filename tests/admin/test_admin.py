@@ -259,6 +259,9 @@ def test_groups_are_listed_by_state_and_type(admin: Admin, group: str, member: C
     assert "only-offsets" in [each.group_id for each in admin.list_groups(["Empty"], ["classic"])]
     with pytest.raises(ValueError, match=r"states are Empty, Stable, .*, not 'Stabel'"):
         admin.list_groups(["Stabel"])
+    with pytest.raises(ValueError, match="states are Empty, Stable, Dead, not 'Stabl'"):
+        admin.list_share_groups(["Stabl"])
+    assert group not in [each.group_id for each in admin.list_share_groups(["stable", "Empty"])]
     of_consumers = admin.list_groups(types=["consumer"])  # other tests may have left some
     assert {each.group_type for each in of_consumers} <= {"Consumer"}
     assert not {group, "only-offsets"} & {each.group_id for each in of_consumers}

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from confluent_kafka import Consumer
 from tests.admin.conftest import PARTITIONS
 from typer.testing import CliRunner
 
@@ -24,16 +25,17 @@ PORT_AS_WRITTEN = "127.0.0.1:9092"
 pytestmark = pytest.mark.timeout(60)
 
 
-def python_of(document: str) -> str:
-    """Return the first program of a document."""
-    found = re.search(r"```python\n(.*?)```", (DOCS / document).read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+def python_of(document: str, word: str = "") -> str:
+    """Return the first program of a document, or the first with a word."""
+    programs = re.findall(r"```python\n(.*?)```", (DOCS / document).read_text(), re.DOTALL)
+    return str(next(program for program in programs if word in program))
 
 
-def run(document: str, bootstrap_servers: str, names: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Run it against the server, with some names replaced."""
-    code = python_of(document)
+def run(
+    document: str, bootstrap_servers: str, names: Mapping[str, str] = MappingProxyType({}), word: str = ""
+) -> None:
+    """Run the first program, or the first with a word, against the server, with some names replaced."""
+    code = python_of(document, word)
     assert PORT_AS_WRITTEN in code
     for name, other in names.items():
         code = code.replace(name, other)
@@ -56,6 +58,16 @@ def test_the_program_that_commits_on_condition_runs(admin: Admin, capsys: pytest
         run("conditional-commits.md", admin.cluster.any_node().address)
         assert admin.committed_offsets("nightly")[first].offset == left
         assert capsys.readouterr().out == said
+
+
+def test_the_program_that_tells_refusals_apart_runs(
+    bootstrap_servers: str, group: str, member: Consumer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group with a member is reported, one that does not exist is not, and a missing topic is."""
+    run("admin.md", bootstrap_servers, {"billing": group, "audit": "no-such-group"}, "ErrorCode")
+    assert capsys.readouterr().out == (
+        f"{group} has members: stop them first\nno such topic: UNKNOWN_TOPIC_OR_PARTITION 3\n"
+    )
 
 
 def test_the_program_that_rewinds_a_group_runs(

@@ -87,6 +87,23 @@ def test_settings_are_changed_all_or_none(admin: Admin) -> None:
     assert admin.topic_config("settled")["retention.ms"] != "1000"
 
 
+def test_a_misspelt_setting_is_not_taken_back_in_silence(admin: Admin) -> None:
+    """A broker accepts that it is deleted. The refusal is that of a misspelt setting with a value."""
+    admin.create_topic("misspelt", configs={"retention.ms": "1000", "cleanup.policy": "compact"})
+    messages = []
+    for value in ("1", None):
+        with pytest.raises(RequestRefused, match=r"topic misspelt: .*did you mean retention\.ms") as refused:
+            admin.set_topic_config("misspelt", {"cleanup.policy": None, "retention.mss": value})
+        messages.append(str(refused.value))
+        assert refused.value.error is ErrorCode.INVALID_CONFIG
+        assert admin.topic_config("misspelt")["cleanup.policy"] == "compact"
+    assert messages[0] == messages[1]
+    admin.set_topic_config("misspelt", {"cleanup.policy": None, "segment.ms": None})  # this one has no value
+    assert admin.topic_config("misspelt")["cleanup.policy"] == "delete"
+    with pytest.raises(RequestRefused, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"):
+        admin.set_topic_config("nowhere", {"retention.ms": None})
+
+
 def test_settings_of_what_does_not_exist_are_refused(admin: Admin) -> None:
     """A topic and a broker; the message has the brokers that there are."""
     with pytest.raises(RequestRefused, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"):

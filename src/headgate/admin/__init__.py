@@ -94,6 +94,7 @@ from headgate.client.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicPartition
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "ConfigSynonym",
     "ConnectionFailed",
     "Earlier",
+    "ErrorCode",
     "FencedProducer",
     "GroupDescription",
     "GroupExpiry",

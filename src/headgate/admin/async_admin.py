@@ -515,7 +515,11 @@ class AsyncAdmin:
         return await self._call(self._admin.alter_configs, resource, changes, validate_only=validate_only)
 
     async def set_topic_config(self, topic: str, values: Mapping[str, str | None]) -> None:
-        """Set settings of one topic; None: the broker's value applies again. Raises `RequestRefused`."""
+        """Set settings of one topic, all or none; None: the broker's value applies again.
+
+        Raises `RequestRefused` (INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION), also for None if there is no
+        such setting, which brokers accept.
+        """
         return await self._call(self._admin.set_topic_config, topic, values)
 
     async def list_config_resources(self, kind: ResourceType) -> list[str]:
@@ -530,7 +534,10 @@ class AsyncAdmin:
         return await self._call(self._admin.broker_ids)
 
     async def list_share_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
-        """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`)."""
+        """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`).
+
+        States are in any case. Raises ValueError for others.
+        """
         return await self._call(self._admin.list_share_groups, states)
 
     async def describe_share_groups(

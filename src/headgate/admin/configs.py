@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 from headgate.admin.checking import checked
 from headgate.client import resource_configs
 from headgate.client.cluster import Cluster
+from headgate.client.errors import RequestRefused
 from headgate.client.resource_configs import (
     ConfigChange,
     ConfigEntry,
@@ -14,6 +16,7 @@ from headgate.client.resource_configs import (
     ConfigResource,
     ResourceType,
 )
+from headgate.domain.errors import ErrorCode
 
 
 @checked
@@ -47,12 +50,29 @@ class ConfigAdmin:
         resource_configs.alter_configs(self.cluster, resource, changes, validate_only=validate_only)
 
     def set_topic_config(self, topic: str, values: Mapping[str, str | None]) -> None:
-        """Set settings of one topic; None: the broker's value applies again. Raises `RequestRefused`."""
+        """Set settings of one topic, all or none; None: the broker's value applies again.
+
+        Raises `RequestRefused` (INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION), also for None if there is no
+        such setting, which brokers accept.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        if removed := [name for name, value in values.items() if value is None]:
+            self._refuse_unknown(resource, removed)
         changes = [
             ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
             for name, value in values.items()
         ]
-        self.alter_configs(ConfigResource(ResourceType.TOPIC, topic), changes)
+        self.alter_configs(resource, changes)
+
+    def _refuse_unknown(self, resource: ConfigResource, names: Iterable[str]) -> None:
+        """Raise `RequestRefused` for a setting that the resource has not got, as brokers do for a value."""
+        known = {one.name for one in self.describe_configs([resource])[resource]}
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                reason = f"there is no setting called {name}{hint}"
+                raise RequestRefused(str(resource), ErrorCode.INVALID_CONFIG, reason)
 
     def list_config_resources(self, kind: ResourceType) -> list[str]:
         """Return the names of the resources of a kind that have settings of their own, sorted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.admin.arguments import refuse_impossible
+from headgate.admin.arguments import among, refuse_impossible
 from headgate.admin.checking import checked
 from headgate.admin.errors import NothingToReset
 from headgate.admin.pausing import OnWaiting
@@ -37,8 +37,12 @@ class ShareGroupAdmin:
     cluster: Cluster
 
     def list_share_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
-        """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`)."""
-        return groups.list_groups(self.cluster, states, [SHARE])
+        """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`).
+
+        States are in any case. Raises ValueError for others.
+        """
+        chosen = among("states", states, share_groups.STATES)
+        return groups.list_groups(self.cluster, chosen, [SHARE])
 
     def describe_share_groups(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription | None]:
         """Return the groups with their members; None for a share group that does not exist."""

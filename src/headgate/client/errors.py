@@ -92,8 +92,10 @@ class BadResponse(ClientError):
 
 
 class RequestRefused(ClientError):
-    """The response has an error code: `code` is its number, `error` its name, None if it is unknown here;
-    `reason` is the broker's text, if it sent one.
+    """The response has an error code: `error` is an `ErrorCode`, None if the code is unknown here.
+
+    Compare it with `ErrorCode.GROUP_ID_NOT_FOUND` and the like; `error.name` is its name, a str. `code` is
+    the number, also of an unknown code, and `reason` the broker's text, if it sent one.
     """
 
     def __init__(self, what: str, code: int, reason: str | None = None) -> None:

@@ -17,6 +17,8 @@ from headgate.wire.messages import describe_share_group_offsets as offsets
 from headgate.wire.messages import share_group_describe as groups
 
 SHARE = "Share"
+STATES = ("Empty", "Stable", "Dead")
+"""Kafka's names, by which share groups are listed."""
 """The type of share groups."""
 _UNKNOWN = -1
 
