@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from bench.kafka.broker import BRIEF_JVM, kafka_missing, kafka_node, with_class_archive
 from confluent_kafka import Producer
+from tests.compat.support.kafkas_tools import TOOLS, run_tool
 from tests.takeover.kafka_life import (
     FLIGHTS,
     KAFKA_SETTINGS,
     PAYMENTS,
+    SHARE_GROUPS,
     Printed,
     print_all,
     records_of,
@@ -81,3 +83,31 @@ def test_records_are_taken_over_and_go_on(life: Life, tmp_path: Path) -> None:
         log = broker.log_path.read_text()
     assert offsets == [expected[f"{FLIGHTS}-1"][-1][0] + 1]
     assert "ERROR" not in log and "WARNING" not in log, log
+
+
+def test_a_share_group_begins_where_it_was_set_to_before_its_first_member(tmp_path: Path) -> None:
+    """Kafka writes only its share-partitions. The tool prints the same; the first consumer gets all."""
+    home, target = tmp_path / "home", tmp_path / "data"
+    home.mkdir()
+    with kafka_node(home=home, settings=KAFKA_SETTINGS, jvm=with_class_archive(BRIEF_JVM)) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        for number in range(20):
+            producer.produce("orders", str(number))
+        assert producer.flush(20) == 0
+        where = ("--group", "prepared", "--topic", "orders", "--to-earliest")
+        run_tool(kafka.bootstrap, SHARE_GROUPS, "--reset-offsets", *where, "--execute")
+        before = described(kafka.bootstrap)
+    imported(Life(home / "data", {}), target, "--all-topics")
+    with headgate.run(SETTINGS, data_dir=target) as broker:
+        servers = broker.bootstrap_servers
+        assert described(servers) == before
+        given = ("--topic", "orders", "--group", "prepared", "--max-messages", "20", "--timeout-ms", "40000")
+        consumed = run_tool(servers, TOOLS + "consumer.ConsoleShareConsumer", *given)
+        assert sorted(map(int, consumed.split())) == list(range(20))
+
+
+def described(bootstrap: str) -> list[str]:
+    """What Kafka's tool prints of all share groups."""
+    every = ("--describe", "--all-groups", "--verbose")
+    printed = run_tool(bootstrap, SHARE_GROUPS, *every, "--state") + run_tool(bootstrap, SHARE_GROUPS, *every)
+    return printed.replace(bootstrap, "ADDRESS").split()

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+from base64 import urlsafe_b64decode
 from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -19,11 +20,18 @@ from tests.takeover.conftest import Broker
 from tests.takeover.kafka_life import DELETED, FLIGHTS, PAYMENTS, Printed, print_all
 
 import headgate
+from headgate.admin import Admin
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
+from headgate.domain.partitioning import partition_for
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.verify import verify
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.walking import walk_batches
+from headgate.records.codec import encode
+from headgate.records.share_group_model import ShareGroupStatePartitions, TopicPartitions
+from headgate.records.share_state import encode_share
+from headgate.records.share_state_model import ShareKey, ShareSnapshot
 from headgate.takeover import importing
 from headgate.takeover.cluster_metadata import BROKER_RESOURCE, TOPIC_RESOURCE, read_cluster_metadata
 from headgate.takeover.errors import ImportRefused
@@ -87,6 +95,39 @@ def test_committed_offsets_are_those_of_kafka(kafka: Broker) -> None:
         assert committed(servers, "standalone", TopicPartition(FLIGHTS, 2)) == [299]
         assert committed(servers, "exactly-once", TopicPartition(FLIGHTS, 1)) == [21]
         assert committed(servers, "deleted", TopicPartition(FLIGHTS, 0)) == [-1001]
+
+
+def test_a_share_group_without_members_so_far_is_taken_over(kafka: Broker) -> None:
+    """Its start offsets were set: Kafka has written its share-partitions, and no epoch of the group."""
+    group, flights = GroupId("prepared"), TopicId(urlsafe_b64decode("B5oyBL6TRn61qhdBSIIYoQ=="))
+    parts = TopicPartitions(TopicName(FLIGHTS), (1,))
+    states = ShareGroupStatePartitions(group_id=group, initialized={flights: parts})
+    append(kafka.first_segment(f"__consumer_offsets-{partition_for(group, 3)}"), *encode(states))
+    start = ShareSnapshot(
+        key=ShareKey(group, flights, 1),
+        snapshot_epoch=0,
+        state_epoch=1,
+        leader_epoch=0,
+        start_offset=100,
+        created=Millis(0),
+        written=Millis(0),
+    )
+    states_log = f"__share_group_state-{partition_for(start.key.name, 2)}"
+    append(kafka.first_segment(states_log), *encode_share(start))
+    kafka.imported("--topics", FLIGHTS)
+    with headgate.run(SETTINGS, data_dir=kafka.target) as broker, Admin(broker.bootstrap_servers) as admin:
+        assert {one.group_id for one in admin.list_share_groups()} == {"prepared", "workers"}
+        assert starts(admin) == {1: 100}
+        admin.alter_share_offsets(group, {headgate.admin.TopicPartition(FLIGHTS, 1): 50})
+        assert starts(admin) == {1: 50}
+        admin.delete_groups([group])
+        assert [one.group_id for one in admin.list_share_groups()] == ["workers"]
+
+
+def starts(admin: Admin) -> dict[int, int | None]:
+    """The start offsets of the group, by partition, where it has any."""
+    found = admin.share_offsets("prepared")
+    return {one.partition.partition: one.start_offset for one in found if one.start_offset is not None}
 
 
 @pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
@@ -238,15 +279,19 @@ def test_a_directory_that_is_named_twice_is_one(kafka: Broker) -> None:
     kafka.imported(*twice)
 
 
-def test_a_record_that_no_coordinator_could_read_is_refused(kafka: Broker) -> None:
-    """Otherwise the server would not start on what was taken over."""
-    path = kafka.first_segment("__consumer_offsets-1")
+def append(path: Path, key: bytes, value: bytes | None) -> int:
+    """Append a record to a segment; return its offset."""
     end = 0
     for _, header, _ in walk_batches(OsFileSystem().open(path), 0, path.stat().st_size):
         end = header.next_offset
-    version_99 = Record(b"\x00\x02\x00\x01g", b"\x00\x63")
     with path.open("ab") as file:
-        file.write(encode_batch([version_99], base_offset=end))
+        file.write(encode_batch([Record(key, value)], base_offset=end))
+    return end
+
+
+def test_a_record_that_no_coordinator_could_read_is_refused(kafka: Broker) -> None:
+    """Otherwise the server would not start on what was taken over."""
+    end = append(kafka.first_segment("__consumer_offsets-1"), b"\x00\x02\x00\x01g", b"\x00\x63")
     message = kafka.refused()
     assert f"the record at offset {end} cannot be read" in message and "99" in message
 

@@ -36,7 +36,7 @@ class TopicPartitions(NamedTuple):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ShareGroupMetadata:
-    """The epoch of a group. The group exists while it has this record."""
+    """The epoch of a group. The group exists while it has this record, or one of its share-partitions."""
 
     group_id: GroupId
     epoch: int
@@ -88,7 +88,10 @@ class ShareGroupCurrentAssignment:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ShareGroupStatePartitions:
-    """The share-partitions of a group, by how far their states are. Immutable."""
+    """The share-partitions of a group, by how far their states are. Immutable.
+
+    Of a group whose start offsets are set before its first member joins, Kafka writes only this record.
+    """
 
     group_id: GroupId
     initializing: Mapping[TopicId, TopicPartitions] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.core.counted import Index
@@ -28,7 +28,12 @@ from headgate.core.share.membership.commands import (
 from headgate.core.share.membership.states import with_initialized
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
-from headgate.records.share_group_model import ShareGroupStatePartitions, TopicPartitions
+from headgate.records.share_group_model import (
+    ShareGroupRecordType,
+    ShareGroupStatePartitions,
+    ShareGroupTombstone,
+    TopicPartitions,
+)
 
 NONE = ErrorCode.NONE
 T = TopicName("t")
@@ -332,3 +337,91 @@ def test_groups_survive_a_crash(life: ShareLife) -> None:
         life.reload()
         life.topics(t=2)
         assert life.described() == before
+
+
+# --- a group that Kafka made for start offsets, before its first member ---
+
+
+def wait_for_members(life: ShareLife, states: ShareGroupStatePartitions) -> None:
+    """Load a log with the only record that Kafka writes of such a group."""
+    life.write(states)
+    life.reload()
+    life.topics(t=2)
+
+
+PREPARED = ShareGroupStatePartitions(group_id=G, initialized=BOTH)
+
+
+@pytest.mark.parametrize("source", ["log", "image", "compacted"])
+@pytest.mark.parametrize(
+    "states",
+    [
+        PREPARED,
+        ShareGroupStatePartitions(group_id=G, initializing=BOTH),
+        ShareGroupStatePartitions(group_id=G),  # its start offsets were deleted again
+    ],
+)
+def test_share_partitions_alone_are_an_empty_group(
+    life: ShareLife, states: ShareGroupStatePartitions, source: Literal["log", "image", "compacted"]
+) -> None:
+    """It is listed and described as by Kafka, in epoch 1, however it is loaded."""
+    life.loads_from = source
+    wait_for_members(life, states)
+    life.reload()
+    life.topics(t=2)
+    assert life.ask(ListGroups()).groups == (ListedGroup(G, "share", "Empty", "share"),)
+    described = life.described()
+    assert (described.state, described.group_epoch, described.assignment_epoch) == ("Empty", 1, 1)
+    assert life.ask(ListSharePartitions(G)) == SharePartitions(states.initialized)
+    assert life.commit(G).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert life.ask(join(group_id=G)).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_its_first_member_gets_the_prepared_partitions(life: ShareLife) -> None:
+    """At once, and without another initialization, which would lose the start offsets."""
+    wait_for_members(life, PREPARED)
+    result = life.heartbeat("m", 0, "t")
+    assert (result.member_epoch, result.assigned) == (2, {topic_id("t"): (0, 1)})
+    assert life.requested == []
+
+
+def test_its_start_offsets_are_altered(life: ShareLife) -> None:
+    """Kafka's states have the state epoch 1: the next one is greater."""
+    wait_for_members(life, PREPARED)
+    assert life.ask(AlterShareOffsets(G, BOTH)) == Initialization(G, 2, BOTH)
+
+
+def test_its_states_are_removed(life: ShareLife) -> None:
+    """The group stays, as after the deletion of offsets of other groups."""
+    wait_for_members(life, PREPARED)
+    assert life.ask(DeleteShareOffsets(G, None)) == StateRemoval(G, BOTH)
+    assert life.ask(StatesRemoved(G, [topic_id("t")])) == NONE
+    assert life.ask(ListSharePartitions(G)) == SharePartitions({})
+    assert life.described().state == "Empty"
+
+
+def test_it_does_not_expire(life: ShareLife) -> None:
+    """A share group stays until it is deleted (F20)."""
+    wait_for_members(life, PREPARED)
+    life.advance(30 * 24 * 3_600_000)
+    assert life.described().state == "Empty"
+
+
+def test_its_deleted_topic_is_forgotten(life: ShareLife) -> None:
+    """As that of another group."""
+    wait_for_members(life, PREPARED)
+    life.topics(t=None)
+    assert life.group().states_now.initialized == {}
+
+
+def test_it_is_deleted(life: ShareLife) -> None:
+    """With a tombstone of the group's own record, as by Kafka: readers of the log see that it is gone."""
+    wait_for_members(life, PREPARED)
+    assert life.ask(DeleteGroup(G)) == NONE
+    assert life.batches[-1] == [
+        ShareGroupTombstone(ShareGroupRecordType.STATE_PARTITIONS, G),
+        ShareGroupTombstone(ShareGroupRecordType.GROUP, G),
+    ]
+    assert life.ask(ListGroups()).groups == ()
+    life.reload()
+    assert life.ask(ListGroups()).groups == ()

@@ -31,9 +31,9 @@ from headgate.core.share.membership.commands import (
     StatesRemoved,
 )
 from headgate.core.share.membership.context import ShareContext, ShareTimer
-from headgate.core.share.membership.group import ShareGroup
+from headgate.core.share.membership.group import FIRST_EPOCH, ShareGroup
 from headgate.core.share.membership.groups import ShareGroups, gone_topics
-from headgate.core.share.membership.heartbeat import FIRST_EPOCH, heartbeat, removed, unknown_member
+from headgate.core.share.membership.heartbeat import heartbeat, removed, unknown_member
 from headgate.core.share.membership.pausing import SharePausing, are_paused
 from headgate.core.share.membership.states import (
     removable,

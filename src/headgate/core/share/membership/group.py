@@ -24,6 +24,9 @@ from headgate.records.share_group_model import (
     ShareGroupTombstone,
 )
 
+FIRST_EPOCH = 1
+"""Epoch of a group that has not assigned anything yet."""
+
 
 class ShareGroupState(Enum):
     """The state of a group, with its name in the protocol."""
@@ -76,9 +79,16 @@ class ShareGroup:
     # --- what it is ---
 
     @property
+    def exists(self) -> bool:
+        """Whether it is a group. Kafka writes only the record of share-partitions for a group whose start
+        offsets are set before its first member joins.
+        """
+        return self.metadata is not None or self.states is not None
+
+    @property
     def epoch(self) -> int:
         """The group epoch."""
-        return 0 if self.metadata is None else self.metadata.epoch
+        return self._unrecorded_epoch if self.metadata is None else self.metadata.epoch
 
     @property
     def metadata_hash(self) -> int:
@@ -88,7 +98,13 @@ class ShareGroup:
     @property
     def assignment_epoch(self) -> int:
         """The group epoch of the target assignment."""
-        return 0 if self.target_metadata is None else self.target_metadata.assignment_epoch
+        target = self.target_metadata
+        return self._unrecorded_epoch if target is None else target.assignment_epoch
+
+    @property
+    def _unrecorded_epoch(self) -> int:
+        """The epochs of a group that has no record of them."""
+        return 0 if self.states is None else FIRST_EPOCH
 
     @property
     def assignment_timestamp(self) -> int:

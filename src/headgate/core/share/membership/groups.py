@@ -108,9 +108,9 @@ class ShareGroups:
         return list(self.by_id)
 
     def find(self, group_id: GroupId) -> ShareGroup | None:
-        """Return the group; None if there is none, or only remaining records without the group's own one."""
+        """Return the group; None if there is none, or only remaining records of members and targets."""
         group = self.by_id.get(group_id)
-        return group if group is not None and group.metadata is not None else None
+        return group if group is not None and group.exists else None
 
     def holds(self, group_id: GroupId) -> bool:
         """Return whether it is a share group."""
@@ -132,8 +132,12 @@ class ShareGroups:
         return group is not None and not group.members
 
     def tombstones(self, group_id: GroupId) -> list[Record]:
-        """Return the tombstones of all records of the group."""
-        return [tombstone_of(record) for record in self.by_id[group_id].records()]
+        """Return the tombstones of all records of the group; that of its own record also if it has none."""
+        group = self.by_id[group_id]
+        found: list[Record] = [tombstone_of(record) for record in group.records()]
+        if group.metadata is None:
+            found.append(ShareGroupTombstone(ShareGroupRecordType.GROUP, group_id))
+        return found
 
     # --- offsets ---
 
@@ -141,7 +145,7 @@ class ShareGroups:
         """Return the groups whose commits are checked, which are all: a share group has no such offsets."""
 
         def error(group: ShareGroup, command: CommitOffsets, now: Millis) -> ErrorCode | None:
-            return None if group.metadata is None else ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.GROUP_ID_NOT_FOUND if group.exists else None
 
         return self.by_id, error
 
@@ -196,7 +200,7 @@ class ShareGroups:
         """Restart session timers after a load."""
         self._requested.clear()
         for group_id, group in self.by_id.items():
-            if group.metadata is not None:
+            if group.exists:
                 context = self.context(group_id, now)
                 for member_id in group.members:
                     context.start_session(group_id, member_id)

@@ -22,7 +22,13 @@ from headgate.core.share.membership.commands import (
     ShareHeartbeatResult,
 )
 from headgate.core.share.membership.context import ShareContext
-from headgate.core.share.membership.group import ShareGroup, ShareMember, nothing_assigned, tombstone_of
+from headgate.core.share.membership.group import (
+    FIRST_EPOCH,
+    ShareGroup,
+    ShareMember,
+    nothing_assigned,
+    tombstone_of,
+)
 from headgate.core.share.membership.states import (
     assignable,
     differs_from_target,
@@ -40,9 +46,6 @@ from headgate.records.share_group_model import (
     ShareGroupTargetMember,
     ShareGroupTargetMetadata,
 )
-
-FIRST_EPOCH = 1
-"""Epoch of a group that has not assigned anything yet."""
 
 
 def heartbeat(
