@@ -212,12 +212,16 @@ def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("most_gaps", [100, 1])
+@pytest.mark.parametrize(("most_gaps", "is_torn"), [(100, False), (1, False), (100, True)])
 def test_what_compaction_removed_between_landings_is_never_guessed(
-    tmp_path: Path, most_gaps: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, most_gaps: int, is_torn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gaps that touch, kept or joined: what is known at any time is what the coordinator's history says."""
+    """Gaps that touch, kept or joined, and a compaction at each read: what is known at any time is what the
+    coordinator's history says.
+    """
     monkeypatch.setattr("headgate.spark.landing.progress.MOST_GAPS", most_gaps)
+    if is_torn:
+        monkeypatch.setattr("headgate.spark.landing.reading._what_is_there", lambda tasks: -1)
     settings = SETTINGS | {
         "headgate.durability": "page-cache",
         "log.cleaner.backoff.ms": "10",
@@ -241,7 +245,9 @@ def test_what_compaction_removed_between_landings_is_never_guessed(
             land(broker.bootstrap_servers, target)
         progress = read_progress(Folder(target))
         assert progress is not None
-        assert len(progress.of_log()[0].gaps) == (3 if most_gaps > 3 else 1)
+        gaps = progress.of_log()[0].gaps
+        assert len(gaps) == (3 if most_gaps > 3 else 1)
+        assert all(one.known_from == one.end for one in gaps) == is_torn
         known = 0
         for moment in times[::3]:
             for row in offsets_as_of(target, moment).to_pylist():
@@ -250,7 +256,7 @@ def test_what_compaction_removed_between_landings_is_never_guessed(
                     (told,) = admin.offsets_as_of(row["group_id"], moment)
                     assert told.committed is not None
                     assert row["committed_offset"] == told.committed.offset
-        assert known
+        assert known or is_torn
 
 
 @pytest.mark.timeout(60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import numpy as np
 
 from headgate.domain.ids import TopicPartition
@@ -25,6 +27,8 @@ class Epochs:
         self.last = epoch
         """The leader epoch of the last batch checked."""
         self._present = 0
+        self.seen = 0
+        """A checksum of which batches there were, with how many records."""
 
     @property
     def has_gap(self) -> bool:
@@ -34,6 +38,7 @@ class Epochs:
     def check(self, batches: Batches) -> None:
         """Check the next batches. Raises LandingRefused."""
         self._present += _records_between(batches, self.start, self.end)
+        self.seen = what_is_in(batches, self.seen)
         found = batches.leader_epoch
         if not len(found):
             return
@@ -48,6 +53,12 @@ class Epochs:
                 "written anew since; land it elsewhere"
             )
         self.last = max(self.last, int(found.max()))
+
+
+def what_is_in(batches: Batches, before: int = 0) -> int:
+    """Return a checksum of these batches, after those with the checksum `before`."""
+    columns = (batches.base_offset.astype(np.int64), batches.record_count.astype(np.int64))
+    return crc32(np.stack(columns, axis=1).tobytes(), before)
 
 
 def _records_between(batches: Batches, start: int, end: int) -> int:

@@ -328,6 +328,7 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     log of share states is not compacted: only its beginning is removed.
     """
     before = {done.where: done.before for done in found if done.where and done.has_gap}
+    torn = {done.where for done in found if done.is_torn}
     if not before:
         return {}
     logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables)).bounds
@@ -337,7 +338,7 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     for where, since in before.items():
         start = starts[where] if where in progress.partitions else 0
         end = logs[where][0 if where.topic == SHARE_STATE_TOPIC else 1]
-        gaps[where] = Gap(start, end, since, now, start)
+        gaps[where] = Gap(start, end, since, now, end if where in torn else start)
     return gaps
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName, TopicPartition
-from headgate.log.batch_records import Records
+from headgate.log.batch_records import Records, unpack
 from headgate.log.batch_scan import only
 from headgate.spark import commit_columns, event_columns
 from headgate.spark.arrow import Rows
 from headgate.spark.directory import CompactedWhileRead
 from headgate.spark.landing import tables
-from headgate.spark.landing.epochs import Epochs
+from headgate.spark.landing.epochs import Epochs, what_is_in
 from headgate.spark.options import Options
+from headgate.spark.plan import Task
 from headgate.spark.schemas import arrow_schema
 from headgate.spark.source import complete_records, plan
 
@@ -64,6 +65,8 @@ class RangeRead:
     rows: dict[str, pa.Table]
     epoch: int
     has_gap: bool
+    is_torn: bool = False
+    """Whether compaction removed records of the range while it was read: the rows are of no single moment."""
 
 
 def options_of(options: Options, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Options:
@@ -88,7 +91,9 @@ def read_range(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
     """
     for attempt in range(ATTEMPTS):
         try:
-            return _read_once(options, wanted, views)
+            found = _read_once(options, wanted, views)
+            if not found.is_torn or attempt + 1 == ATTEMPTS:
+                return found
         except CompactedWhileRead:
             if attempt + 1 == ATTEMPTS:
                 raise
@@ -101,7 +106,8 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
     found: dict[str, list[pa.RecordBatch]] = {name: [] for name in views}
     size = 0
     first = max(wanted.start - (wanted.epoch >= 0), min(wanted.log_start, wanted.end))
-    for planned in plan(options_of(options, {where: (first, wanted.end)})):
+    tasks = plan(options_of(options, {where: (first, wanted.end)}))
+    for planned in tasks:
         for records in complete_records(planned):
             epochs.check(records.batches)
             new = only(records, records.offset >= wanted.start)
@@ -113,7 +119,18 @@ def _read_once(options: Options, wanted: LogRange, views: Collection[str]) -> Ra
                 if end < wanted.end:
                     raise TooLarge(end)
     rows = {name: pa.Table.from_batches(batches, view_schema(name)) for name, batches in found.items()}
-    return RangeRead(rows, epochs.last, epochs.has_gap)
+    is_torn = epochs.has_gap and epochs.seen != _what_is_there(tasks)
+    return RangeRead(rows, epochs.last, epochs.has_gap, is_torn)
+
+
+def _what_is_there(tasks: Sequence[Task]) -> int:
+    """Return a checksum of the batches that the tasks read now."""
+    seen = 0
+    for task in tasks:
+        for _, scan in task.scans():
+            for records, _ in unpack(scan):
+                seen = what_is_in(records.batches, seen)
+    return seen
 
 
 def _batches(

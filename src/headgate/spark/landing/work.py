@@ -60,8 +60,9 @@ class Done:
     """Result of a task: its partition (None: it landed nothing), the epoch of the last batch, and new rows by
     growing table.
 
-    With `has_gap`, compaction had removed records of the range. `before` is the latest time of the commits
-    before the range, in us, -1 if there is none or it is not known.
+    With `has_gap`, compaction had removed records of the range; with `is_torn` it did so while the range was
+    read. `before` is the latest time of the commits before the range, in us, -1 if there is none or it is not
+    known.
     """
 
     where: TopicPartition | None
@@ -69,6 +70,7 @@ class Done:
     rows: dict[str, int]
     has_gap: bool = False
     before: int = current.NO_TIME
+    is_torn: bool = False
 
 
 class Failure(Enum):
@@ -151,7 +153,7 @@ def land_range(task: LandingTask) -> Done | Smaller:
         before = _advance_offsets(task, offsets, views, is_anew)
     if state is not None:
         rows |= _advance_groups(task, state, views, is_anew)
-    return Done(task.where, read.epoch, rows, has_gap, before)
+    return Done(task.where, read.epoch, rows, has_gap, before, read.is_torn)
 
 
 def _end_within(task: LandingTask, start: int, end: int) -> int:
