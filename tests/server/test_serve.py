@@ -404,6 +404,17 @@ def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
         pass
 
 
+def test_a_number_of_partitions_that_comes_too_late_is_told(tmp_path: Path) -> None:
+    """The topic exists, and offsets would be searched in another partition than they are in."""
+    name = "offsets.topic.num.partitions"
+    line = f"a setting has no effect: its topic exists setting={name}"
+    with run({name: "2"}, data_dir=tmp_path / "data") as broker:
+        assert line not in broker.log_path.read_text()
+    with run({name: "5"}, data_dir=tmp_path / "data") as broker:
+        log = broker.log_path.read_text()
+    assert f"{line} value=5 topic=__consumer_offsets partitions=2" in log
+
+
 def test_a_broker_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
     """A test run that is killed leaves no server behind, and its data is intact."""
     program = (

@@ -12,11 +12,13 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
 
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicName
 from headgate.domain.settings import BROKER_SETTINGS, Layer, Settings
 from headgate.log.filesystem import OsFileSystem, OsLock
 from headgate.runtime.clock import Clock
@@ -176,6 +178,7 @@ async def _serve_node(
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
         _log_stored(options.settings)
+        _log_without_effect(node, options.settings)
         _log_ready(node, loop.time() - began)
         with node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
@@ -241,6 +244,28 @@ def _log_stored(settings: Settings) -> None:
                 level = logging.WARNING
                 fields["given_at_start"] = setting.format(values[Layer.START])
             logger.log(level, "a stored setting is in force", extra=fields)
+
+
+_PARTITION_COUNTS: Mapping[str, TopicName] = {
+    "offsets.topic.num.partitions": GROUP_OFFSETS_TOPIC,
+    "transaction.state.log.num.partitions": TRANSACTION_STATE_TOPIC,
+    "share.coordinator.state.topic.num.partitions": SHARE_STATE_TOPIC,
+}
+
+
+def _log_without_effect(node: BrokerNode, settings: Settings) -> None:
+    """Log the numbers of partitions that were given for topics that exist with another number."""
+    for name, topic_name in _PARTITION_COUNTS.items():
+        layer, value = next(settings.values_of(name), (Layer.DEFAULT, None))
+        topic = node.topics.by_name(topic_name)
+        if layer is Layer.START and topic is not None and topic.partition_count != value:
+            fields = {
+                "setting": name,
+                "value": value,
+                "topic": topic_name,
+                "partitions": topic.partition_count,
+            }
+            logger.warning("a setting has no effect: its topic exists", extra=fields)
 
 
 def _log_ready(node: BrokerNode, seconds: float) -> None:
