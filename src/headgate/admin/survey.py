@@ -66,6 +66,10 @@ class Surveyor:
         self.unlisted = (*failed.values(), *groups.without_coordinator(self._survey.cluster))
         return [one for one in listings if one.protocol_type in ("consumer", "")]
 
+    def is_share_group(self, group_id: str) -> bool:
+        """Return whether `listings` found a share group of this name."""
+        return self._types.get(GroupId(group_id), "").lower() == "share"
+
     def descriptions(self, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupDescription | None]:
         """Describe groups; None for one that does not exist."""
         return self._of_groups(

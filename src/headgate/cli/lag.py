@@ -185,13 +185,16 @@ def _say(problems: Iterable[str]) -> None:
 def _looks(admin: Admin, options: Options) -> tuple[list[Look], list[str]]:
     """Return what there is, and what is missing: a group of --group, or the answer of a node."""
     from headgate.admin.survey import Surveyor
+    from headgate.cli.absent_groups import of_other_kind
     from headgate.cli.incomplete import gaps
 
     surveyor = Surveyor(admin.cluster)
     listings = {one.group_id: one for one in surveyor.listings()}
     wanted = [one for one in listings if not options.group or one in options.group]
     missing = [
-        f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups"
+        of_other_kind(group_id, is_share=True)
+        if surveyor.is_share_group(group_id)
+        else f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups"
         for group_id in dict.fromkeys(options.group)
         if group_id not in listings
     ]

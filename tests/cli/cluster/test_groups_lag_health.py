@@ -109,6 +109,18 @@ def test_lag_is_summed_by_group_and_topic(headgate: Headgate, behind: str) -> No
     assert (unread.stderr, unread.exit_code) == ("headgate: topic no-such-topic does not exist\n", 1)
 
 
+def test_the_lag_of_a_share_group_is_elsewhere(
+    headgate: Headgate, behind: str, bootstrap_servers: str
+) -> None:
+    """As `consumer-groups` says it."""
+    share = f"share-{behind}"
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_share_offsets(share, {TopicPartition(behind, 0): 0})
+    done = headgate("lag", "--group", share)
+    said = f"headgate: group {share} is a share group: use `headgate share-groups`\n"
+    assert (done.exit_code, done.stderr) == (1, said)
+
+
 def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:
     """A line for each look; in the second one there are rates."""
     watched = ("lag", "--group", behind, "--watch", "--interval", "0.2", "--count", "2")
