@@ -249,12 +249,19 @@ CHANGE_REFUSALS = [
     ("not a choice", [("cleanup.policy", SET, "burn")], ErrorCode.INVALID_CONFIG),
     ("append to a number", [("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
     ("append not a choice", [("cleanup.policy", APPEND, "burn")], ErrorCode.INVALID_CONFIG),
-    ("subtract the last", [("cleanup.policy", SUBTRACT, "delete")], ErrorCode.INVALID_CONFIG),
     ("null", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
     ("unknown operation", [("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
     ("twice", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
     ("good and bad", [("retention.ms", SET, "1"), ("segment.bytes", SET, "x")], ErrorCode.INVALID_CONFIG),
 ]
+
+
+def test_the_last_cleanup_policy_can_be_taken_away(node: OneNode) -> None:
+    """As in Kafka: nothing is removed from the topic then."""
+    topic = node.topic("letters")
+    assert change(node, TOPIC, "letters", ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.NONE
+    assert topic.overrides == {"cleanup.policy": ""}
+    assert not topic.policy.is_deleted_from and not topic.policy.is_compacted
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +97,10 @@ def _mend_log(
     losses: list[Loss] = []
     try:
         known = _known_of(directory, place)
-        found = find_losses(files, place.directory, clean=clean, known=known, on_progress=on_progress)
-        losses = found.places
-        if execute and losses:
-            with _same_owner(place.directory):
+        with _same_owner(place.directory) if execute else nullcontext():
+            found = find_losses(files, place.directory, clean=clean, known=known, on_progress=on_progress)
+            losses = found.places
+            if execute and losses:
                 mend(files, place.directory, found, settings.index_interval_bytes)
     except OSError as problem:
         where = Path(problem.filename).name if problem.filename else name
@@ -138,24 +138,24 @@ def _same_owner(directory: Path) -> Iterator[None]:
 
 def _known_of(directory: DataDirectory, place: PartitionPlace) -> KnownLog:
     read, is_there = read_leader_epochs(place.directory)
+    starts = read.starts() if read is not None and is_there else ()
     newest = directory.catalogue.leader_epoch if directory.catalogue is not None else None
-    return KnownLog(
-        read.starts() if read is not None and is_there else (), newest, _transactions_to(place.directory)
-    )
-
-
-def _transactions_to(directory: Path) -> int:
-    """Return the offset below which the .txnindex files have all transactions that were aborted."""
     try:
-        snapshot = Snapshot.decode(read_start(directory / PRODUCERS_FILE))
+        snapshot = Snapshot.decode(read_start(place.directory / PRODUCERS_FILE))
     except FileNotFoundError:
-        return 0
+        snapshot = None
     if snapshot is None:
-        return 0
+        return KnownLog(starts, newest)
+    end_offset, is_complete = snapshot.end_offset, _has_aborted(place.directory, snapshot)
+    return KnownLog(starts, newest, end_offset, transactions_to=end_offset if is_complete else 0)
+
+
+def _has_aborted(directory: Path, snapshot: Snapshot) -> bool:
+    """Return whether the .txnindex files have all transactions that were aborted before a snapshot."""
     for base_offset, indexed in snapshot.segments.items():
         path = directory / f"{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}"
         if not path.exists() and not path.with_suffix(LOG_SUFFIX).exists():
             continue  # deleted since
         if AbortedTransactions.load(OsFileSystem(), path, *indexed) is None:
-            return 0
-    return snapshot.end_offset
+            return False
+    return True

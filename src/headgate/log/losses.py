@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _MOST_MISSING: Final = 1 << 36
 """Offsets between two segments: a name that says more is no segment's."""
 _ALL_BITS: Final = (1 << 64) - 1
+_MOST_ALIKE: Final = 8
+"""Batches in a row that may have the same bit wrong."""
 _LARGEST_MARKER_BYTES: Final = 1 << 10
 NO_MARKERS: Final[Mapping[int, LostMarker]] = {}
 
@@ -122,12 +124,12 @@ class KnownLog:
         """Return the epoch of an offset; None: it is not known."""
         return max((epoch for epoch, first in self.starts if first <= offset), default=None)
 
-    def allow(self, epoch: int, before: BatchHeader | None) -> bool:
-        """Return whether a batch behind another may have an epoch."""
-        least = -1 if before is None else before.leader_epoch
-        if before is None and self.starts:
-            least = self.starts[0][0]
-        return least <= epoch and (self.newest is None or epoch <= self.newest)
+    def is_right(self, epoch: int, offset: int) -> bool:
+        """Return whether a batch at an offset may have an epoch."""
+        known = self.epoch_of(offset)
+        if self.newest is not None and epoch > self.newest:
+            return False
+        return known is None or epoch == known or epoch > self.starts[-1][0]
 
 
 def find_losses(
@@ -156,7 +158,7 @@ class _Search:
         self._known = known
         self._compacted_to = finish(files, directory)
         self._mark = load_sync_mark(files, directory)
-        self._is_ours = files.exists(directory / CHECKPOINT_NAME) or self._mark != SyncMark()
+        self._knows_start = files.exists(directory / CHECKPOINT_NAME) or self._mark != SyncMark()
         self._durable_end = max(self._mark.end_offset, self._checkpoint.recovery_point)
         if clean:
             self._durable_end = max(self._durable_end, known.end_offset)
@@ -171,8 +173,8 @@ class _Search:
         self._watched = {self._mark.end_offset, self._bond.end_offset if self._bond is not None else 0}
         self._start = 0
         """Start of the log."""
-        self._copies: set[int] = set()
-        """Where batches of the segment that are there again begin."""
+        self._claimed: list[tuple[int, int]] = []
+        """The offsets of the trusted stretches of a segment, from and up to."""
         self._filled: set[int] = set()
         """Ends of empty batches."""
         self._transactions = OpenTransactions(files, directory, known.transactions_to)
@@ -189,10 +191,11 @@ class _Search:
             what = f"{why}: the log starts at {start}, and records that were deleted may appear again"
             self._places.append(Loss(CHECKPOINT_NAME, 0, 0, start, start, what))
         self._start = start
-        self._expected = bases[0] if bases and (bases[0] < start or not self._is_ours) else start
-        firsts = [max(one, self._first_in(one) or 0) for one in bases]
-        for base_offset, following in zip(bases, [*firsts, None][1:], strict=True):
-            on_progress(self._read_segment(base_offset, following))
+        self._expected = bases[0] if bases and (bases[0] < start or not self._knows_start) else start
+        segments = sorted((self._start_of(one), one) for one in bases)
+        for at, (first, base_offset) in enumerate(segments):
+            following = segments[at + 1][0] if at + 1 < len(segments) else None
+            on_progress(self._read_segment(base_offset, first, following))
         if self._expected < self._durable_end:
             self._lose(self._place(), self._durable_end, "the end of the log is missing")
         if self._mark == SyncMark() and self._files.exists(self._directory / SYNC_MARK_NAME):
@@ -210,24 +213,29 @@ class _Search:
 
     # Segments.
 
-    def _first_in(self, base_offset: int) -> int | None:
-        """Return the base offset of a segment's first batch, if that is sound: the name may be wrong."""
+    def _start_of(self, base_offset: int) -> int:
+        """Return where a segment begins: as its name says, unless its first two batches agree against it."""
         file = self._files.open(self._directory / _name(base_offset))
         try:
             size = file.size()
             if not is_whole_batch(file.pread, 0, size, 0):
-                return None
-            return read_header(file.pread(HEADER_BYTES, 0)).base_offset
+                return base_offset
+            header = read_header(file.pread(HEADER_BYTES, 0))
+            if header.size < size and is_whole_batch(file.pread, header.size, size, header.next_offset):
+                second = read_header(file.pread(HEADER_BYTES, header.size))
+                agrees = second.base_offset == header.next_offset
+            else:
+                agrees = header.size == size
+            agrees &= not _is_one_bit(header.base_offset, base_offset)
+            is_lower = header.base_offset < base_offset
+            is_compacted = header.base_offset <= self._compacted_to
+            return header.base_offset if agrees and (is_lower or not is_compacted) else base_offset
         finally:
             file.close()
 
-    def _read_segment(self, base_offset: int, following: int | None) -> int:
-        """Read one segment; return its size."""
-        start = base_offset
-        first = self._first_in(base_offset)
-        if first is not None and self._expected <= first < base_offset:
-            start = first
-        if start > self._expected and self._is_ours and start > self._compacted_to:
+    def _read_segment(self, base_offset: int, start: int, following: int | None) -> int:
+        """Read one segment that begins at an offset; return its size."""
+        if start > self._expected and start > self._compacted_to:
             if start - self._expected > _MOST_MISSING:
                 raise LogDamaged(
                     errno.EIO,
@@ -257,63 +265,79 @@ class _Search:
 
     def _is_in_order(self, file: File, size: int, following: int | None) -> bool:
         """Return whether every batch of a file is good. Changes nothing."""
-        expected, before = self._expected, self._last
+        expected = self._expected
+        most = self._segments[-1].base_offset + MOST_RELATIVE_OFFSET + 1
+        most = most if following is None else min(most, following)
         try:
             for _, header, batch in walk_batches(file, 0, size):
-                is_gap = header.base_offset > max(expected, self._compacted_to) and self._is_ours
+                is_gap = header.base_offset > max(expected, self._compacted_to)
                 if header.magic != MAGIC or header.last_offset_delta < 0 or is_gap:
                     return False
-                if header.base_offset < expected or (
-                    following is not None and header.last_offset >= following
-                ):
+                if header.base_offset < expected or header.next_offset > most:
                     return False
-                if header.last_offset - self._segments[-1].base_offset > MOST_RELATIVE_OFFSET:
-                    return False
-                if not self._known.allow(header.leader_epoch, before):
+                if not self._known.is_right(header.leader_epoch, header.base_offset):
                     return False
                 if crc32c(batch[CRC_END:]) != header.crc:
                     return False
-                expected, before = header.next_offset, header
+                expected = header.next_offset
         except CorruptBatch:
             return False
         return True
 
     def _read_damaged(self, file: File, size: int, following: int | None) -> None:
         pieces = pieces_in(file, size, self._expected)
-        chain = self._trusted(pieces, following)
-        trusted = set(chain)
-        kept = {_identity(pieces[number]) for number in chain}
-        self._copies = {
-            one.start
-            for number, one in enumerate(pieces)
-            if one.is_sound and number not in trusted and _identity(one) in kept
-        }
-        at = 0
-        for number in chain:
-            header = pieces[number].header
-            assert header is not None
-            self._settle_run(file, pieces[at:number], header.base_offset, header)
-            self._take_sound(file, pieces[number], header.base_offset)
-            at = number + 1
-        self._settle_end(file, pieces[at:], size, following)
+        trusted = self._trusted(pieces, following)
+        placed = set(trusted)
+        self._claimed = [(pieces[one].base_offset, pieces[one].next_offset) for one in trusted]
+        if trusted != sorted(trusted):
+            place = self._place(file, 0, 0)
+            what = "batches are not in the order of their offsets, and are put into it"
+            self._places.append(
+                replace(place, first_offset=self._expected, end_offset=self._expected, what=what)
+            )
+            self._segments[-1].is_changed = True
+        before = -1
+        for number in trusted:
+            run = [pieces[one] for one in range(before + 1, number) if one not in placed]
+            self._settle_run(file, run, pieces[number].base_offset, pieces[number].header)
+            self._take(file, pieces[number], pieces[number].base_offset)
+            before = max(before, number)
+        run = [pieces[one] for one in range(before + 1, len(pieces)) if one not in placed]
+        self._settle_end(file, run, size, following)
 
     def _trusted(self, pieces: Sequence[Piece], following: int | None) -> list[int]:
-        """Return the numbers of the batches whose base offsets are trusted."""
+        """Return the numbers of the stretches whose base offsets are trusted, in the order of these."""
         most = self._segments[-1].base_offset + MOST_RELATIVE_OFFSET + 1
-        chain = chain_of(pieces, self._expected, most if following is None else min(most, following))
-        if following is not None or not self._is_ours:
-            return chain
-        # Behind the end of what was durable, records are missing only where bytes are no batch.
+        limit = most if following is None else min(most, following)
+        if following is None and self._clean and self._durable_end > self._expected:
+            limit = min(limit, self._durable_end)
+        chain = chain_of(pieces, self._expected, limit)
+        if following is None:
+            chain = self._without_leaps(pieces, chain)
+        # One that fits between two others is at its place, wherever it is in the file.
+        for number, one in enumerate(pieces):
+            if one.is_sound and number not in chain:
+                after = next(
+                    (at for at, other in enumerate(chain) if pieces[other].base_offset > one.base_offset),
+                    None,
+                )
+                if after is None:
+                    continue
+                least = pieces[chain[after - 1]].next_offset if after else self._expected
+                if least <= one.base_offset and one.next_offset <= pieces[chain[after]].base_offset:
+                    chain.insert(after, number)
+        return chain
+
+    def _without_leaps(self, pieces: Sequence[Piece], chain: list[int]) -> list[int]:
+        """Return a chain without what is behind the durable end and misses more offsets than bytes."""
         end = self._expected
         position = 0
         for at, number in enumerate(chain):
             one = pieces[number]
-            assert one.header is not None
-            base_offset = one.header.base_offset
-            is_gap = base_offset > max(end, self._compacted_to) and base_offset >= self._durable_end
-            if is_gap and base_offset - end > one.start - position:
+            is_gap = one.base_offset > max(end, self._compacted_to) and one.next_offset > self._durable_end
+            if is_gap and one.base_offset - end > one.start - position:
                 return chain[:at]
-            end, position = one.header.next_offset, one.end
+            end, position = one.next_offset, one.end
         return chain
 
     def _settle_run(
@@ -321,7 +345,7 @@ class _Search:
     ) -> None:
         """Settle the pieces before an offset, whose base offsets are not trusted."""
         if not run:
-            if target > max(self._expected, self._compacted_to) and self._is_ours:
+            if target > max(self._expected, self._compacted_to):
                 self._lose(self._place(), target, "no batch has these offsets")
             return
         gap = target - self._expected
@@ -336,7 +360,7 @@ class _Search:
         while left and self._expected + left[0].offsets <= target:
             if not self._may_be_at(left[0], self._expected):
                 break
-            self._take_sound(file, left.pop(0), self._expected)
+            self._take(file, left.pop(0), self._expected)
         behind: list[Piece] = []
         end = target
         while left and end - left[-1].offsets >= self._expected:
@@ -347,32 +371,34 @@ class _Search:
         if left or end > self._expected:
             self._lose_pieces(file, left, end, next_one)
         for one in reversed(behind):
-            self._take_sound(file, one, self._expected)
+            self._take(file, one, self._expected)
+
+    def _may_be_at(self, piece: Piece, offset: int) -> bool:
+        """Return whether a stretch may be that of an offset: one bit of its base offset may be wrong.
+
+        Of several batches it may be the same bit, if they are no copy of others.
+        """
+        if not piece.is_sound or piece.batches > _MOST_ALIKE:
+            return False
+        if piece.base_offset == offset or not _is_one_bit(piece.base_offset, offset):
+            return piece.base_offset == offset
+        first, end = piece.base_offset, piece.next_offset
+        return piece.batches == 1 or not any(one < end and first < other for one, other in self._claimed)
 
     def _settle_end(self, file: File, run: Sequence[Piece], size: int, following: int | None) -> None:
-        """Settle the pieces behind the last trusted batch of a segment."""
+        """Settle the pieces behind the last trusted stretch of a segment."""
         if following is not None:
             if run:
                 self._settle_run(file, run, following)
             return
-        left = list(run)
-        while left and self._may_be_at(left[0], self._expected):
-            self._take_sound(file, left.pop(0), self._expected)
-        end = max(self._durable_end, self._expected)
-        if not left:
+        if not run:
             return
+        end = max(self._durable_end, self._expected)
         if end == self._expected:
             if not self._clean:
                 return  # it was being written: recovery drops it
-            end = self._stated_next_offset(file, left[0].start, size)
-        self._settle_run(file, left, end)
-
-    def _may_be_at(self, piece: Piece, offset: int) -> bool:
-        """Return whether a sound batch may be that of an offset: one byte of its own may be wrong."""
-        if not piece.is_sound or piece.header is None or piece.start in self._copies:
-            return False
-        different = (piece.header.base_offset ^ offset) & _ALL_BITS
-        return sum(1 for shift in range(0, 64, 8) if different >> shift & 0xFF) <= 1
+            end = self._stated_next_offset(file, run[0].start, size)
+        self._settle_run(file, run, end)
 
     def _stated_next_offset(self, file: File, position: int, size: int) -> int:
         """Return the end offset of the bad batch at the end of a log, if its header fits; else its first."""
@@ -384,22 +410,32 @@ class _Search:
 
     # What is kept, and what is lost.
 
-    def _take_sound(self, file: File, piece: Piece, offset: int) -> None:
-        """Keep a sound batch at an offset; correct what its checksum does not cover."""
+    def _take(self, file: File, piece: Piece, offset: int) -> None:
+        """Keep a stretch at an offset; correct what no checksum covers."""
         header = piece.header
         assert header is not None
-        is_right = header.base_offset == offset and header.size == piece.end - piece.start
-        epoch = header.leader_epoch
-        if not self._known.allow(epoch, self._last):
-            known = self._known.epoch_of(offset)
-            epoch = known if known is not None else self._last.leader_epoch if self._last is not None else 0
-        batch = file.pread(piece.end - piece.start, piece.start)
-        if is_right and header.magic == MAGIC and epoch == header.leader_epoch:
-            self._keep(piece.start, header, batch)
+        is_placed = header.base_offset == offset and header.magic == MAGIC
+        is_right = self._known.is_right(header.leader_epoch, offset)
+        is_long = piece.batches > 1 or header.size == piece.end - piece.start
+        if is_placed and is_right and is_long:
+            for at, one, batch in walk_batches(file, piece.start, piece.end):
+                self._keep(at, one, batch)
             return
-        restored = with_place(batch, offset, epoch)
         what = "a header is wrong where no checksum covers it, and is restored"
         place = self._place(file, piece.start, piece.end)
+        if piece.batches > 1:
+            moved = offset - piece.base_offset
+            for _, one, batch in walk_batches(file, piece.start, piece.end):
+                self._correct(place, what, bytes(batch), one.base_offset + moved, one.leader_epoch)
+            return
+        batch_bytes = file.pread(piece.end - piece.start, piece.start)
+        self._correct(place, what, batch_bytes, offset, header.leader_epoch)
+
+    def _correct(self, place: Loss, what: str, batch: bytes, offset: int, epoch: int) -> None:
+        if not self._known.is_right(epoch, offset):
+            known = self._known.epoch_of(offset)
+            epoch = known if known is not None else self._last.leader_epoch if self._last is not None else 0
+        restored = with_place(batch, offset, epoch)
         self._transactions.take(read_header(restored), restored)
         self._restore(place, what, restored)
 
@@ -440,12 +476,18 @@ class _Search:
         """Lose a piece, unless it is a marker that can be restored."""
         marker = None
         size = piece.end - piece.start
-        if is_alone and end_offset == self._expected + 1 and HEADER_BYTES <= size <= _LARGEST_MARKER_BYTES:
-            marker = self._transactions.marker_in(file.pread(size, piece.start), self._expected)
+        if is_alone and HEADER_BYTES <= size <= _LARGEST_MARKER_BYTES:
+            offset = self._expected
+            if (
+                end_offset <= self._compacted_to and piece.header is not None
+            ):  # gaps around it are as they were
+                offset = max(piece.header.base_offset, offset)
+            if offset == self._expected == end_offset - 1 or offset < end_offset <= self._compacted_to:
+                marker = self._transactions.marker_in(file.pread(size, piece.start), offset)
         if marker is not None and marker.is_exact:
             self._restore(place, "the marker of a transaction is wrong, and is restored", marker.batch)
             return
-        markers = {self._expected: marker} if marker is not None else {}
+        markers = {read_header(marker.batch).base_offset: marker} if marker is not None else {}
         self._lose(place, end_offset, _why_bad(file, piece), next_one, markers)
 
     def _restore(self, place: Loss, what: str, batch: bytes) -> None:
@@ -597,10 +639,8 @@ def _stated_end(file: File, position: int) -> int | None:
     return position + size if size >= HEADER_BYTES else None
 
 
-def _identity(piece: Piece) -> tuple[int, int]:
-    """Return what two copies of a sound batch have in common, and two batches hardly."""
-    assert piece.header is not None
-    return piece.header.base_offset, piece.header.crc
+def _is_one_bit(one: int, other: int) -> bool:
+    return ((one ^ other) & _ALL_BITS).bit_count() == 1
 
 
 def _why_bad(file: File, piece: Piece) -> str:

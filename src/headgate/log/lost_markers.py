@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.log.filesystem import read_file
-from headgate.log.header import HEADER_BYTES, MAGIC, BatchHeader, Buffer, CorruptBatch, read_header
+from headgate.log.header import CRC_END, HEADER_BYTES, MAGIC, BatchHeader, Buffer, CorruptBatch, read_header
 from headgate.log.markers import EndMarker, encode_marker, read_marker
 from headgate.log.rewriting import with_place
 from headgate.log.segment_file import TRANSACTION_INDEX_SUFFIX
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _COORDINATOR_EPOCH: Final = Struct(">i")
 _COORDINATOR_EPOCH_AT: Final = HEADER_BYTES + 12
 """Behind the fields of the record, which take a byte each, its key of four bytes and the value's version."""
+_MARKER_BYTES: Final = HEADER_BYTES + 17
 _MOST_TRIED: Final = 100
 _USUAL_COORDINATOR_EPOCHS: Final = 16
 
@@ -85,19 +86,24 @@ class OpenTransactions:
             self._coordinator_epochs.add(marker.coordinator_epoch)
 
     def marker_in(self, data: Buffer, offset: int) -> LostMarker | None:
-        """Return the marker in the place of one bad batch at an offset; None if its header is not one's."""
+        """Return the marker in the place of one bad batch at an offset; None if it can hardly be one."""
         bad = read_header(data)
-        if bad.magic != MAGIC or not bad.is_control or bad.base_offset != offset or bad.last_offset_delta:
+        if len(data) != _MARKER_BYTES and not (
+            bad.magic == MAGIC and bad.is_control and bad.base_offset == offset
+        ):
             return None
-        for one, marker in self._candidates(bad, data):
+        for one, marker in self._candidates(bad._replace(base_offset=offset), data):
             batch = _marker(one, marker)
-            if read_header(batch).crc == bad.crc:
+            # Its checksum fits, or all but the checksum does.
+            if read_header(batch).crc == bad.crc or batch[CRC_END:] == bytes(data[CRC_END:]):
                 self._epochs.pop(one.producer_id, None)
                 return LostMarker(one.producer_id, batch, marker.is_committed, is_exact=True, is_known=True)
-        if bad.producer_id not in self._epochs:
-            return None  # it ends nothing that is there
+        looks_so = len(data) == _MARKER_BYTES and bad.is_control and bad.base_sequence < 0
+        if not looks_so or bad.producer_id not in self._epochs:
+            return None  # it is no marker, or ends nothing that is there
         is_aborted = self._is_aborted(bad.producer_id, offset)
         is_known = is_aborted or offset < self._known_to
+        bad = bad._replace(base_offset=offset)
         return self._ended(bad, offset, is_committed=is_known and not is_aborted, is_known=is_known)
 
     def _candidates(self, bad: BatchHeader, data: Buffer) -> Iterator[tuple[BatchHeader, EndMarker]]:
@@ -106,7 +112,8 @@ class OpenTransactions:
         headers = [bad, bad._replace(max_timestamp=bad.base_timestamp), bad._replace(producer_epoch=own)]
         headers += [
             bad._replace(producer_id=producer_id, producer_epoch=epoch)
-            for producer_id, epoch in islice(self._epochs.items(), _MOST_TRIED)
+            for producer_id, of_batches in islice(self._epochs.items(), _MOST_TRIED)
+            for epoch in {of_batches, bad.producer_epoch}
         ]
         coordinator_epochs = {*self._coordinator_epochs, *range(_USUAL_COORDINATOR_EPOCHS)}
         if len(data) >= _COORDINATOR_EPOCH_AT + _COORDINATOR_EPOCH.size:

@@ -1,20 +1,19 @@
-"""Divide the damaged file of a segment into batches and other pieces, and choose the batches to trust.
+"""Divide the damaged file of a segment into stretches of batches and bad pieces, and choose what to trust.
 
 A batch is sound if its checksum is right. That says nothing of its base offset, its length, its leader epoch
-and its format, which are not covered. So the base offsets of all sound batches are compared: those count that
-most of them, in the order of the file, agree with.
+and its format, which are not covered. So sound batches that continue each other are taken together, and of
+stretches that contradict each other those with more batches count.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from headgate.log.header import CRC_END, HEADER_BYTES, BatchHeader, read_header
-from headgate.log.walking import find_whole_batch, is_whole_batch, written_end
+from headgate.log.header import CRC_END, HEADER_BYTES, MAGIC, BatchHeader, CorruptBatch, read_header
+from headgate.log.walking import CHUNK_BYTES, find_whole_batch, walk_batches, written_end
 
 if TYPE_CHECKING:
     from headgate.log.filesystem import File
@@ -24,41 +23,90 @@ _STEP_BYTES: Final = 32 << 20
 _LARGEST_BYTES: Final = 1 << 28
 _MOST_FOLLOWED: Final = 1000
 """Damaged batches in a row that are passed by their lengths."""
+_MOST_COMPARED: Final = 2000
+"""Stretches of which each is compared with all others; of more, with the last ones before it."""
 
 
 class Piece(NamedTuple):
-    """Bytes of a file. `header` is what is at their beginning; None: fewer bytes than one has."""
+    """Bytes of a file: a stretch of sound batches that continue each other, or what is no sound batch."""
 
     start: int
     end: int
     header: BatchHeader | None
-    is_sound: bool
+    """What is at the beginning; None: fewer bytes than a header has."""
+    next_offset: int
+    """The offset after a stretch, by its own base offsets."""
+    batches: int
+    """0: no sound batch."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is a stretch."""
+        return self.batches > 0
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset, by its own header."""
+        assert self.header is not None
+        return self.header.base_offset
 
     @property
     def offsets(self) -> int:
-        """The number of its offsets, if it is sound."""
-        return self.header.last_offset_delta + 1 if self.header is not None else 0
+        """How many offsets a stretch has; 0 for what is none."""
+        return self.next_offset - self.base_offset if self.is_sound else 0
 
 
 def pieces_in(file: File, size: int, least_offset: int) -> list[Piece]:
     """Return the pieces of a file in order; zeros at its end are none. Raises OSError.
 
-    Where no length leads to a sound batch, the next one from `least_offset` on is searched.
+    Where nothing leads to the next sound batch, one from `least_offset` on is searched.
     """
     found: list[Piece] = []
     position = 0
     while position < size:
-        if _is_sound(file, position, size):
-            header = read_header(file.pread(HEADER_BYTES, position))
-            found.append(Piece(position, position + header.size, header, is_sound=True))
-            position += header.size
-            continue
-        if _is_room(file, position, size):
+        position = _read_sound(file, position, size, found)
+        if position >= size or _is_room(file, position, size):
             break
-        bad = _followed(file, position, size) or [_searched(file, position, size, least_offset)]
-        found += bad
-        position = bad[-1].end
+        expected = max((one.next_offset for one in found[-1:] if one.is_sound), default=least_offset)
+        found += _read_bad(file, position, size, expected, least_offset)
+        position = found[-1].end
     return found
+
+
+def _read_sound(file: File, position: int, size: int, found: list[Piece]) -> int:
+    """Add the sound batches from a position on; return where the first other one begins."""
+    try:
+        for at, header, batch in walk_batches(file, position, size):
+            if header.last_offset_delta < 0 or crc32c(batch[CRC_END:]) != header.crc:
+                return at
+            last = found[-1] if found else None
+            if (
+                last is not None
+                and last.is_sound
+                and last.header is not None
+                and _continues(last, at, header)
+            ):
+                found[-1] = last._replace(
+                    end=at + header.size, next_offset=header.next_offset, batches=last.batches + 1
+                )
+            else:
+                found.append(Piece(at, at + header.size, header, header.next_offset, 1))
+            position = at + header.size
+    except CorruptBatch:
+        pass
+    return position
+
+
+def _continues(last: Piece, position: int, header: BatchHeader) -> bool:
+    first = last.header
+    return (
+        first is not None
+        and last.end == position
+        and last.next_offset == header.base_offset
+        and first.magic == header.magic == MAGIC
+        and first.leader_epoch == header.leader_epoch
+        and (last.batches > 1 or first.size == last.end - last.start)
+    )
 
 
 def _is_room(file: File, position: int, size: int) -> bool:
@@ -76,9 +124,83 @@ def _is_sound(file: File, position: int, size: int) -> bool:
     return crc32c(file.pread(header.size - CRC_END, position + CRC_END)) == header.crc
 
 
-def _followed(file: File, position: int, size: int) -> list[Piece]:
+def _read_bad(file: File, position: int, size: int, expected: int, least_offset: int) -> list[Piece]:
+    """Return the pieces from a bad position up to the next sound batch, or up to the end."""
+    head = file.pread(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return [Piece(position, size, None, 0, 0)]
+    header = read_header(head)
+    stated = position + header.size
+    is_placed = header.base_offset == expected and HEADER_BYTES <= header.size <= size - position
+    if is_placed and (stated == size or _begins_at(file, stated) == header.next_offset):
+        return [_piece(file, position, stated)]  # only its records are damaged
+    following = {header.next_offset, expected + header.last_offset_delta + 1}
+    named = (
+        _next_with(file, position + HEADER_BYTES, size, following) if header.last_offset_delta >= 0 else None
+    )
+    followed = _followed(file, position, size, expected)
+    if followed and named is None:
+        return followed
+    searched = _searched(file, position, size if named is None else named, size, least_offset)
+    return [_piece(file, position, searched)]
+
+
+def _begins_at(file: File, position: int) -> int | None:
+    """Return the base offset of a header at a position; None if it has none."""
+    head = file.pread(HEADER_BYTES, position)
+    return read_header(head).base_offset if len(head) == HEADER_BYTES else None
+
+
+def _goes_on(file: File, position: int, size: int) -> bool:
+    """Return whether a sound batch at a position is followed by what can follow it.
+
+    A record of a bad batch may have a batch in it.
+    """
+    header = read_header(file.pread(HEADER_BYTES, position))
+    after = position + header.size
+    if after == size or _is_room(file, after, size) or _is_sound(file, after, size):
+        return True
+    return _begins_at(file, after) == header.next_offset
+
+
+def _next_with(file: File, position: int, size: int, base_offsets: set[int]) -> int | None:
+    """Return where the next sound batch with one of these base offsets begins."""
+    wanted = [one.to_bytes(8, "big") for one in base_offsets if 0 <= one < 1 << 63]
+    while position < size:
+        data = file.pread(min(CHUNK_BYTES, size - position), position)
+        at = 0
+        while True:
+            places = [place for one in wanted if (place := data.find(one, at)) >= 0]
+            if not places:
+                break
+            at = min(places)
+            if _is_sound(file, position + at, size) and _goes_on(file, position + at, size):
+                return position + at
+            at += 1
+        if position + len(data) >= size:
+            return None
+        position += max(len(data) - 7, 1)
+    return None
+
+
+def _piece(file: File, position: int, end: int) -> Piece:
+    """Return a piece between two positions: a sound batch if only its length is wrong, else a bad one."""
+    head = file.pread(HEADER_BYTES, position)
+    if end - position < HEADER_BYTES or len(head) < HEADER_BYTES:
+        return Piece(position, end, None, 0, 0)
+    header = read_header(head)
+    is_sound = (
+        end - position <= _LARGEST_BYTES
+        and header.last_offset_delta >= 0
+        and crc32c(file.pread(end - position - CRC_END, position + CRC_END)) == header.crc
+    )
+    return Piece(position, end, header, header.next_offset, int(is_sound))
+
+
+def _followed(file: File, position: int, size: int, expected: int) -> list[Piece]:
     """Return the damaged batches from a position on whose lengths lead to a sound one, or to the end."""
     found: list[Piece] = []
+    first = position
     while len(found) < _MOST_FOLLOWED:
         head = file.pread(HEADER_BYTES, position)
         if len(head) < HEADER_BYTES:
@@ -87,99 +209,61 @@ def _followed(file: File, position: int, size: int) -> list[Piece]:
         end = position + header.size
         if not HEADER_BYTES <= header.size <= size - position:
             return []
-        found.append(Piece(position, end, header, is_sound=False))
-        if end == size or _is_sound(file, end, size) or _is_room(file, end, size):
+        found.append(Piece(position, end, header, header.next_offset, 0))
+        if end == size or _is_room(file, end, size):
             return found
+        if _is_sound(file, end, size):
+            following = read_header(file.pread(HEADER_BYTES, end)).base_offset
+            return found if expected < following <= expected + end - first else []
         position = end
     return []
 
 
-def _searched(file: File, position: int, size: int, least_offset: int) -> Piece:
-    """Return the piece up to the next sound batch that another one follows; up to the end without one."""
-    start, end = position + 1, size
-    while start < size:
+def _searched(file: File, position: int, end: int, size: int, least_offset: int) -> int:
+    """Return where the next sound batch behind a bad position begins; `end` if none begins before it."""
+    start = position + 1
+    while start < end:
         at = find_whole_batch(file.pread, start, size, least_offset)
         if at is None:
             start += _STEP_BYTES
-            continue
-        header = read_header(file.pread(HEADER_BYTES, at))
-        # A record of the bad batch may have a batch in it.
-        after = at + header.size
-        if is_whole_batch(file.pread, after, size, header.next_offset) or after == size:
-            end = at
-            break
-        start = at + 1
-    head = file.pread(HEADER_BYTES, position)
-    if end - position < HEADER_BYTES or len(head) < HEADER_BYTES:
-        return Piece(position, end, None, is_sound=False)
-    header = read_header(head)
-    # Its length may be all that is wrong.
-    is_sound = (
-        end - position <= _LARGEST_BYTES
-        and header.last_offset_delta >= 0
-        and crc32c(file.pread(end - position - CRC_END, position + CRC_END)) == header.crc
-    )
-    return Piece(position, end, header, is_sound)
+        elif at >= end:
+            return end
+        elif _goes_on(file, at, size):
+            return at
+        else:
+            start = at + 1
+    return end
 
 
 def chain_of(pieces: Sequence[Piece], first: int, limit: int | None) -> list[int]:
-    """Return the numbers of the sound batches whose base offsets count: of the longest sequence that grows.
+    """Return the numbers of the stretches that count: of the sequence of growing offsets with most batches.
 
-    They are between `first` and `limit`. Of two batches that contradict each other, the one counts that
-    continues another without a gap.
+    They are between the offsets `first` and `limit`. Offsets that are missing although no byte is count
+    against a sequence, and stretches that continue each other for it.
     """
-    candidates = [
-        (number, one.header.base_offset, one.header.next_offset)
+    numbers = [
+        number
         for number, one in enumerate(pieces)
-        if one.is_sound
-        and one.header is not None
-        and first <= one.header.base_offset
-        and (limit is None or one.header.next_offset <= limit)
+        if one.is_sound and first <= one.base_offset and (limit is None or one.next_offset <= limit)
     ]
-    ends = sorted({first, *(end for _, _, end in candidates)})
-    best = _GreatestBelow(len(ends))
-    best.put(bisect_left(ends, first), (0, 1))
-    at_end = {first: (0, 1)}
-    """The greatest weight of a sequence that ends at an offset, and its last candidate as a negative number.
-
-    1 stands for none. Of two equal weights the one of the earlier candidate is greater.
-    """
-    before: list[int] = []
-    last = (0, 1)
-    for at, (_, base, end) in enumerate(candidates):
-        weight, previous = best.up_to(bisect_right(ends, base))
-        weight += 2
-        joined, candidate = at_end.get(base, (-3, 1))
-        if joined + 3 >= weight:
-            weight, previous = joined + 3, candidate
-        before.append(previous)
-        at_end[end] = max(at_end.get(end, (-3, 1)), (weight, -at))
-        best.put(bisect_left(ends, end), (weight, -at))
-        last = max(last, (weight + (end == limit), -at))
+    best: list[tuple[int, int]] = []
+    """For each of them the weight of the best sequence that ends with it, and the one before it; -1: none."""
+    for at, number in enumerate(numbers):
+        one = pieces[number]
+        weight, previous = int(one.base_offset == first), -1
+        for other in range(max(at - _MOST_COMPARED, 0), at):
+            before = pieces[numbers[other]]
+            if before.next_offset > one.base_offset:
+                continue
+            link = 2 if before.next_offset == one.base_offset else -1 if before.end == one.start else 0
+            if best[other][0] + link > weight:
+                weight, previous = best[other][0] + link, other
+        best.append((weight + 4 * one.batches, previous))
+    if not best:
+        return []
+    at = max(range(len(best)), key=lambda at: (best[at][0] + (pieces[numbers[at]].next_offset == limit), -at))
     chain = []
-    previous = last[1]
-    while previous <= 0:
-        chain.append(candidates[-previous][0])
-        previous = before[-previous]
+    while at >= 0:
+        chain.append(numbers[at])
+        at = best[at][1]
     return chain[::-1]
-
-
-class _GreatestBelow:
-    """The greatest of the values put at positions up to one: a Fenwick tree."""
-
-    def __init__(self, size: int) -> None:
-        self._values = [(-3, 1)] * (size + 1)
-
-    def put(self, position: int, value: tuple[int, int]) -> None:
-        at = position + 1
-        while at < len(self._values):
-            self._values[at] = max(self._values[at], value)
-            at += at & -at
-
-    def up_to(self, count: int) -> tuple[int, int]:
-        """Return the greatest value at the first `count` positions."""
-        found = (-3, 1)
-        while count:
-            found = max(found, self._values[count])
-            count -= count & -count
-        return found
