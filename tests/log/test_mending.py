@@ -225,6 +225,76 @@ def test_neighbours_with_the_same_wrong_byte_are_restored(at_field: int, first: 
     check(place, batches)
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("number", [0, 10, 28, 29])
+def test_no_bit_without_a_checksum_loses_or_moves_a_batch(number: int, count: int, clean: bool) -> None:
+    """Whatever the other batches are: it may then look like the next one, or lead to another one."""
+    for bit in range(number % 2, 17 * 8, 2):
+        place = Place(memory(), settings=LogSettings())
+        log = place.open()
+        batches = [append(log, count, size=30) for _ in range(30)]
+        log.close()
+        if not clean:
+            assert isinstance(place.files, MemoryFileSystem)
+            place.files.kill()
+        flip(place, segments(place)[0], number * len(batches[0]) + bit // 8, 1 << bit % 8)
+        found = find_losses(place.files, DIRECTORY, clean=clean, known=KnownLog([(0, 0)], newest=0))
+        mend(place.files, DIRECTORY, found, 4096)
+        assert contents(place.open(clean=clean)) == batches, bit
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_a_length_that_leads_to_another_batch_is_not_believed(bit: int) -> None:
+    """Batches of 128 bytes: many wrong lengths do."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    size = next(size for size in range(1, 90) if len(batch_at(0, size=size)) == 128)
+    batches = [append(log, size=size) for _ in range(60)]
+    log.close()
+    flip(place, segments(place)[0], 10 * 128 + 8 + bit // 8, 1 << bit % 8)
+    mended(place)
+    check(place, batches, end=60)
+
+
+def test_segments_with_each_others_names_keep_their_offsets() -> None:
+    """Nothing of them is damaged."""
+    place, batches = written()
+    one, other = segments(place)[1:3]
+    data = read_file(place.files, one)
+    change(place, one, read_file(place.files, other))
+    change(place, other, data)
+    assert all(loss.first_offset == loss.end_offset for loss in mended(place))
+    check(place, batches)
+
+
+def test_a_segment_that_is_there_twice_is_served_once() -> None:
+    """The other one is lost."""
+    place, batches = written()
+    one, other, after = segments(place)[1:4]
+    change(place, other, read_file(place.files, one))
+    mended(place)
+    lost = range(int(other.stem), int(after.stem))
+    check(place, [batch for batch in batches if read_header(batch).base_offset not in lost])
+
+
+def test_a_copy_behind_the_end_is_no_new_record() -> None:
+    """Whatever its offset was."""
+    for number in range(COUNT):
+        place, batches, _ = one_segment()
+        overwrite(place, len(b"".join(batches)), batches[number])
+        mended(place)
+        check(place, batches)
+
+
+def test_batches_in_another_order_are_put_into_theirs() -> None:
+    """Two neighbours, written in each other's place."""
+    place, batches, at = one_segment()
+    overwrite(place, at[10], batches[11] + batches[10])
+    assert all(one.first_offset == one.end_offset for one in mended(place))
+    check(place, batches)
+
+
 def test_a_wrong_base_offset_before_a_destroyed_header_is_restored() -> None:
     """The batch itself is whole."""
     place, batches, at = one_segment()
@@ -561,6 +631,17 @@ def test_a_damaged_marker_is_restored_by_its_checksum(number: int, at: int) -> N
     (loss,) = mended(place)
     assert loss.what == "the marker of a transaction is wrong, and is restored"
     assert ends_in(place.open(clean=True)) == whole_ends(markers)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_no_bit_of_a_marker_changes_the_fate_of_a_transaction(number: int) -> None:
+    """The checksum tells which marker it was; if the checksum is wrong, all else does."""
+    for bit in range(number % 5, 78 * 8, 5):
+        place, markers, _ = with_transactions()
+        fates = fates_in(place.open(clean=True))
+        flip(place, segments(place)[0], positions_in(place)[markers[number]] + bit // 8, 1 << bit % 8)
+        mended(place)
+        assert fates_in(place.open(clean=True)) == fates, bit
 
 
 @pytest.mark.parametrize("number", range(8))

@@ -94,8 +94,9 @@ class OpenTransactions:
             return None
         for one, marker in self._candidates(bad._replace(base_offset=offset), data):
             batch = _marker(one, marker)
-            # Its checksum fits, or all but the checksum does.
-            if read_header(batch).crc == bad.crc or batch[CRC_END:] == bytes(data[CRC_END:]):
+            difference = read_header(batch).crc ^ bad.crc
+            is_all_but_checksum = difference.bit_count() == 1 and batch[CRC_END:] == bytes(data[CRC_END:])
+            if not difference or is_all_but_checksum:
                 self._epochs.pop(one.producer_id, None)
                 return LostMarker(one.producer_id, batch, marker.is_committed, is_exact=True, is_known=True)
         looks_so = len(data) == _MARKER_BYTES and bad.is_control and bad.base_sequence < 0
