@@ -17,9 +17,9 @@ from headgate.wire.messages import describe_share_group_offsets as offsets
 from headgate.wire.messages import share_group_describe as groups
 
 SHARE = "Share"
+"""The type of share groups."""
 STATES = ("Empty", "Stable", "Dead")
 """Kafka's names, by which share groups are listed."""
-"""The type of share groups."""
 _UNKNOWN = -1
 
 
