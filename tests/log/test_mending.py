@@ -443,6 +443,18 @@ def test_a_damaged_checkpoint_is_written_anew() -> None:
     check(place, batches)
 
 
+@pytest.mark.parametrize("number", [2, 20, COUNT - 2])
+def test_an_old_sync_mark_costs_no_batch_behind_it(number: int) -> None:
+    """A full disk refused a newer one before the clean stop."""
+    place, batches, at = one_segment()
+    mark = load_sync_mark(place.files, DIRECTORY)
+    old = replace(mark, end_offset=10 * BATCH, position=at[10], last_crc=read_header(batches[9]).crc)
+    change(place, DIRECTORY / SYNC_MARK_NAME, old.to_bytes())
+    flip(place, segments(place)[0], at[number] + 40)
+    mended(place)
+    check(place, batches[:number] + batches[number + 1 :])
+
+
 def test_a_damaged_sync_mark_is_removed() -> None:
     """The log is used without it, too."""
     place, batches = written()

@@ -15,6 +15,7 @@ records. Rules:
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -55,7 +56,7 @@ _ALL_BITS: Final = (1 << 64) - 1
 _MOST_ALIKE: Final = 8
 """Batches in a row that may have the same bit wrong."""
 _LARGEST_MARKER_BYTES: Final = 1 << 10
-NO_MARKERS: Final[Mapping[int, LostMarker]] = {}
+_NO_MARKERS: Final[Mapping[int, LostMarker]] = {}
 
 
 @dataclass(slots=True, frozen=True)
@@ -309,23 +310,24 @@ class _Search:
         """Return the numbers of the stretches whose base offsets are trusted, in the order of these."""
         most = self._segments[-1].base_offset + MOST_RELATIVE_OFFSET + 1
         limit = most if following is None else min(most, following)
-        if following is None and self._clean and self._durable_end > self._expected:
-            limit = min(limit, self._durable_end)
-        chain = chain_of(pieces, self._expected, limit)
+        # The mark may be older than the log's end: a disk that is full refuses a newer one.
+        likely_end = self._durable_end if following is None else following
+        chain = chain_of(pieces, self._expected, limit, likely_end)
         if following is None:
             chain = self._without_leaps(pieces, chain)
         # One that fits between two others is at its place, wherever it is in the file.
+        trusted = set(chain)
+        bases = [pieces[number].base_offset for number in chain]
         for number, one in enumerate(pieces):
-            if one.is_sound and number not in chain:
-                after = next(
-                    (at for at, other in enumerate(chain) if pieces[other].base_offset > one.base_offset),
-                    None,
-                )
-                if after is None:
-                    continue
-                least = pieces[chain[after - 1]].next_offset if after else self._expected
-                if least <= one.base_offset and one.next_offset <= pieces[chain[after]].base_offset:
-                    chain.insert(after, number)
+            if not one.is_sound or number in trusted:
+                continue
+            after = bisect_right(bases, one.base_offset)
+            if after == len(chain):
+                continue
+            least = pieces[chain[after - 1]].next_offset if after else self._expected
+            if least <= one.base_offset and one.next_offset <= bases[after]:
+                chain.insert(after, number)
+                bases.insert(after, one.base_offset)
         return chain
 
     def _without_leaps(self, pieces: Sequence[Piece], chain: list[int]) -> list[int]:
@@ -536,7 +538,7 @@ class _Search:
         end_offset: int,
         what: str,
         next_one: BatchHeader | None = None,
-        markers: Mapping[int, LostMarker] = NO_MARKERS,
+        markers: Mapping[int, LostMarker] = _NO_MARKERS,
     ) -> None:
         """Note a loss, and fill the offsets up to `end_offset` with these markers and empty batches."""
         neighbour = self._last or next_one

@@ -111,7 +111,9 @@ def _continues(last: Piece, position: int, header: BatchHeader) -> bool:
 
 def _is_room(file: File, position: int, size: int) -> bool:
     """Return whether only zeros follow, more than a batch can end with by chance."""
-    return size - position >= HEADER_BYTES and written_end(file.pread, position, size) == position
+    if size - position < HEADER_BYTES or any(file.pread(HEADER_BYTES, position)):
+        return False  # nearly always, without a look at the end of the file
+    return written_end(file.pread, position, size) == position
 
 
 def _is_sound(file: File, position: int, size: int) -> bool:
@@ -235,16 +237,16 @@ def _searched(file: File, position: int, end: int, size: int, least_offset: int)
     return end
 
 
-def chain_of(pieces: Sequence[Piece], first: int, limit: int | None) -> list[int]:
+def chain_of(pieces: Sequence[Piece], first: int, limit: int, likely_end: int) -> list[int]:
     """Return the numbers of the stretches that count: of the sequence of growing offsets with most batches.
 
     They are between the offsets `first` and `limit`. Offsets that are missing although no byte is count
-    against a sequence, and stretches that continue each other for it.
+    against a sequence, and stretches that continue each other, or end at `likely_end`, for it.
     """
     numbers = [
         number
         for number, one in enumerate(pieces)
-        if one.is_sound and first <= one.base_offset and (limit is None or one.next_offset <= limit)
+        if one.is_sound and first <= one.base_offset and one.next_offset <= limit
     ]
     best: list[tuple[int, int]] = []
     """For each of them the weight of the best sequence that ends with it, and the one before it; -1: none."""
@@ -261,7 +263,9 @@ def chain_of(pieces: Sequence[Piece], first: int, limit: int | None) -> list[int
         best.append((weight + 4 * one.batches, previous))
     if not best:
         return []
-    at = max(range(len(best)), key=lambda at: (best[at][0] + (pieces[numbers[at]].next_offset == limit), -at))
+    at = max(
+        range(len(best)), key=lambda at: (best[at][0] + (pieces[numbers[at]].next_offset == likely_end), -at)
+    )
     chain = []
     while at >= 0:
         chain.append(numbers[at])
