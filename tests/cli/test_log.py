@@ -139,6 +139,12 @@ def test_the_error_for_an_unknown_partition_suggests_a_name(data_dir: Path) -> N
     """The most similar name is suggested. A partition without data has another message."""
     assert "did you mean flights-0?" in headgate("dump", data_dir, "--partition", "flight-0").stderr
     assert "did you mean flights?" in headgate("dump", data_dir, "--topic", "flihgts").stderr
+    beyond = "flights has 2 partitions, numbered from 0"
+    assert (
+        f"there is no partition called flights-9: {beyond}"
+        in headgate("dump", data_dir, "--partition", "flights-9").stderr
+    )
+    assert f"has no log flights-9; {beyond}" in headgate("mend", data_dir, "--partition", "flights-9").stderr
     shutil.rmtree(data_dir / "flights-1")
     finished = headgate("dump", data_dir, "--partition", "flights-1")
     assert (finished.exit_code, "nothing was ever written to it" in finished.stderr) == (2, True)
@@ -403,7 +409,7 @@ def test_a_log_that_is_gone_is_not_called_undamaged(data_dir: Path) -> None:
     assert finished.stdout.splitlines() == [
         f"{FLIGHTS}: it is not mended: the directory of this partition is missing: it was there when the "
         "server stopped",
-        "Nothing was changed. Restore the directory from a backup.",
+        "Nothing was changed. Restore the data directory from a backup.",
     ]
 
 

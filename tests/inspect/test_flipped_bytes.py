@@ -49,9 +49,21 @@ def test_a_flipped_byte_in_another_file_is_found(data_dir: Path, name: str) -> N
         flip(path, at, 1 << chance.randrange(8))
         found = errors(data_dir)
         assert found, f"byte {at}"
+        assert not [error for error in found if error.next_step.startswith("Nothing")], f"byte {at}"
         # Wrong leader epochs are found in the batches that disagree with them.
         assert name in {error.file for error in found} or "leader-epoch-checkpoint" in found[0].what
         path.write_bytes(whole)
+    assert errors(data_dir) == []
+
+
+@pytest.mark.parametrize("log", [FLIGHTS, "catalogue"])
+def test_a_damaged_sync_mark_is_to_be_removed(data_dir: Path, log: str) -> None:
+    """So that an error has a step that ends it; a start writes it again only when the log is used."""
+    mark = data_dir / log / "headgate.synced"
+    flip(mark, 30)
+    (error,) = errors(data_dir)
+    assert error.next_step.endswith("then remove the file, or run `headgate log mend`.")
+    mark.unlink()
     assert errors(data_dir) == []
 
 

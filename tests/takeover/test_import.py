@@ -358,7 +358,24 @@ def test_damage_before_whole_batches_is_no_torn_end(kafka: Broker) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    assert f"{path}, byte 0: the checksum" in kafka.refused("--topics", FLIGHTS)
+    message = kafka.refused("--topics", FLIGHTS)
+    assert f"{path}, byte 0: the checksum" in message
+    assert "from a copy, or name all topics but flights with --topics" in message.replace("\n", " ")
+
+
+def test_without_a_damaged_topic_the_others_are_taken_over(kafka: Broker) -> None:
+    """As the refusal advises; not of the coordinators' topics, which every import reads."""
+    path = kafka.first_segment("flights-2")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    offsets = kafka.first_segment("__consumer_offsets-0")
+    whole = offsets.read_bytes()
+    offsets.write_bytes(b"\xff" * 100 + whole)
+    assert kafka.refused(*ALL).rstrip().endswith("Restore these files from a copy")
+    offsets.write_bytes(whole)
+    assert "from a copy, or name all topics but flights" in kafka.refused(*ALL).replace("\n", " ")
+    kafka.imported("--topics", PAYMENTS)
 
 
 def test_damaged_metadata_is_refused(kafka: Broker) -> None:

@@ -29,6 +29,7 @@ from headgate.inspect.contents import (
 )
 from headgate.inspect.directory import DataDirectory, PartitionPlace, read_data_directory
 from headgate.inspect.explain import batch_as_json, bytes_as_json, meaning_in, record_as_json
+from headgate.inspect.missing import beyond_its_topic
 from headgate.inspect.partition import extent_of, read_partition
 from headgate.inspect.reading import FoundBatch
 from headgate.log.batch import CorruptBatch, iterate_records
@@ -96,6 +97,8 @@ def _not_there(directory: DataDirectory, wanted: str, names: list[str], *, is_to
     entry = topics.get(TopicName(topic))
     if entry is not None and index.isdecimal() and int(index) < entry.partition_count:
         return f"{wanted} is in the catalogue, and nothing was ever written to it"
+    if not is_topic and (why := beyond_its_topic(directory, wanted)) is not None:
+        return f"there is no partition called {wanted}: {why}"
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = (
         f"; did you mean {near[0]}?" if near else f"; `headgate log dump {directory.path}` lists all of them"

@@ -58,7 +58,7 @@ def _print_lines(logs: list[MendedLog], data_dir: Path, *, execute: bool) -> Non
     if not logs:
         typer.echo("Nothing is damaged.")
     elif all(log.problem is not None and not log.is_mended for log in logs):
-        typer.echo("Nothing was changed. Restore the directory from a backup.")
+        typer.echo("Nothing was changed. Restore the data directory from a backup.")
     elif execute:
         typer.echo(f"Mended {counted(len(mended), 'log')}. Check: headgate log verify {data_dir}")
     else:

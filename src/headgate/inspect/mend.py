@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.inspect.directory import LOCK_FILE, DataDirectory, PartitionPlace, read_data_directory
-from headgate.inspect.missing import missing_logs
+from headgate.inspect.missing import beyond_its_topic, missing_logs
 from headgate.inspect.next_start import next_start, settings_of
 from headgate.inspect.overlay import Overlay
 from headgate.inspect.partition import read_leader_epochs
@@ -61,7 +61,8 @@ def mend_directory(
     places = [one for one in directory.partitions if partition in (None, one.directory.name)]
     if partition is not None and not places:
         near = difflib.get_close_matches(partition, [one.directory.name for one in directory.partitions], n=1)
-        hint = f"did you mean {near[0]}?" if near else "a partition is named like orders-0"
+        hint = beyond_its_topic(directory, partition)
+        hint = hint or (f"did you mean {near[0]}?" if near else "a partition is named like orders-0")
         raise NotMended(f"{path} has no log {partition}; {hint}")
     with _locked(path, directory, execute=execute):
         logs = [_mend_log(directory, place, on_progress, execute=execute) for place in places]

@@ -1,11 +1,12 @@
-"""The partitions whose logs were there at the last clean stop, and are gone."""
+"""Partitions that are not there: gone since the last clean stop, or never created."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.wording import counted
 from headgate.inspect.directory import DataDirectory
 from headgate.topics.clean_stop import CleanStop, indexes_in
 
@@ -28,3 +29,12 @@ def missing_logs(directory: DataDirectory) -> Iterator[tuple[str, str]]:
                 yield name, "the directory of this partition is missing: it was there when the server stopped"
             elif path.is_dir() and os.access(path, os.R_OK) and not any(path.iterdir()):
                 yield name, "the directory of this partition is empty"
+
+
+def beyond_its_topic(directory: DataDirectory, name: str) -> str | None:
+    """Return what a topic has, if a partition's name has a number that is too large for it."""
+    topic, _, index = name.rpartition("-")
+    entry = directory.catalogue.topics.get(TopicName(topic)) if directory.catalogue is not None else None
+    if entry is None or not index.isdecimal() or int(index) < entry.partition_count:
+        return None
+    return f"{topic} has {counted(entry.partition_count, 'partition')}, numbered from 0"

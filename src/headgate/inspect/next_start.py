@@ -34,12 +34,12 @@ class NextStart:
         if self.recovery is not None:
             return (
                 f"Copy the directory before the next start, which ends the log at offset "
-                f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. Restore the file "
-                f"from a backup. {NO_BACKUP}"
+                f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. Restore the "
+                f"data directory from a backup. {NO_BACKUP}"
             )
         return (
             "The server opens the log, refuses to serve this batch (if its header is wrong, all up to the "
-            f"next index entry), and serves all others. Restore the file from a backup. {NO_BACKUP}"
+            f"next index entry), and serves all others. Restore the data directory from a backup. {NO_BACKUP}"
         )
 
 

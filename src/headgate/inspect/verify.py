@@ -152,7 +152,7 @@ def _check_catalogue(
         findings.error(
             CATALOGUE_DIRECTORY,
             "there is no catalogue: the topics' ids and settings are unknown",
-            f"{_NO_START} Restore the directory from a backup.",
+            f"{_NO_START} Restore the data directory from a backup.",
         )
         return
     if directory.catalogue_problem is not None:
@@ -221,7 +221,8 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
             findings.error(
                 name,
                 f"a {'link to nothing' if is_link else 'file'} with the name of a partition's directory",
-                "The server does not open this log and changes nothing. Restore the directory from a backup.",
+                "The server does not open this log and changes nothing. "
+                "Restore the data directory from a backup.",
             )
         elif _is_unknown_link(directory, name):
             findings.error(
@@ -247,7 +248,7 @@ def _of_unknown_partition(directory: DataDirectory, name: str) -> str:
 def _check_written(directory: DataDirectory, findings: Findings) -> None:
     """Report partitions that had a directory at the last clean stop and have none, or an empty one, now."""
     for name, what in missing_logs(directory):
-        step = "The next start begins its log anew at offset 0. Restore the directory from a backup."
+        step = "The next start begins its log anew at offset 0. Restore the data directory from a backup."
         findings.error(name, what, step)
 
 

@@ -60,6 +60,11 @@ _KEYS_OF_SHARDS: dict[str, str] = {
 }
 """The topics whose logs are loaded by shards, and what the keys of these are."""
 _RESTORE = "Restore the data directory from a backup if there is one."
+_NO_MARK = (
+    "The server ignores it, and its next start rewrites more of the log than necessary. Stop the server, "
+    "then remove the file, or run `headgate log mend`."
+)
+"""What to do about a damaged sync mark. Without one a start detects less loss, so it is no note."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -210,7 +215,7 @@ class LogCheck:
             self._findings.error(
                 path,
                 f"an index without its segment: {base_offset:020d}{LOG_SUFFIX} is missing",
-                "Restore the segment from a backup before the next start, which removes the index.",
+                "Restore the data directory from a backup before the next start, which removes the index.",
             )
 
     # Segments.
@@ -223,7 +228,7 @@ class LogCheck:
             name = f"{self._log.name}/{segment.path().name}"
             if at and state.is_gap(segment.base_offset) and not state.is_damaged:
                 what = f"it starts after the expected offset {state.expected_offset}: records are missing"
-                self._findings.error(name, what, "Restore the missing segment from a backup.", position=0)
+                self._findings.error(name, what, _RESTORE, position=0)
             state.expected_offset = segment.base_offset
             state.end_position = 0
             is_trusted = following is not None and following <= trusted_below
@@ -258,7 +263,7 @@ class LogCheck:
             self._findings.error(
                 name,
                 "it cannot be decoded",
-                "Nothing is lost: the epochs are then read from the log.",
+                "The server reads the epochs from the log instead. " + _RESTORE,
             )
         elif is_there and self._log.newest_epoch is not None and read.latest > self._log.newest_epoch:
             self._findings.error(
@@ -304,14 +309,14 @@ class LogCheck:
                 f"{self._log.name}/{files.segments[0].path().name}",
                 f"the first segment starts at {files.segments[0].base_offset}, the log at "
                 f"{checkpoint.log_start_offset}: records, or {CHECKPOINT_NAME}, are missing",
-                "Restore the missing files from a backup.",
+                _RESTORE,
             )
         if files.segments and checkpoint.recovery_point > end:
             self._findings.error(
                 name,
                 f"the log was durable up to {checkpoint.recovery_point}, but ends at {end}: records are "
                 "missing",
-                "Restore the missing segments from a backup.",
+                _RESTORE,
             )
         if files.segments and checkpoint.log_start_offset > end:
             self._tell_short_log(
@@ -325,7 +330,7 @@ class LogCheck:
         data = read_start(files.directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES)
         mark = SyncMark.from_bytes(data)
         if mark is None:
-            step = "Nothing: the next start rewrites more of the log than necessary." if data else CUT_OFF
+            step = _NO_MARK if data else CUT_OFF
             self._findings.error(name, "its checksum is wrong, so it is ignored", step)
         return mark
 
@@ -341,7 +346,7 @@ class LogCheck:
                 name,
                 f"{mark.position} bytes of segment {mark.base_offset} were synced, but it has "
                 f"{sizes[mark.base_offset]}: records are missing",
-                "Restore the segment from a backup.",
+                _RESTORE,
             )
 
     def _check_producers(self, files: PartitionFiles, state: LogState) -> None:
@@ -370,6 +375,6 @@ class LogCheck:
 
     def _tell_short_log(self, name: str, what: str, state: LogState) -> None:
         if state.was_closed_well:
-            self._findings.error(name, f"{what}: records are missing", "Restore the segment from a backup.")
+            self._findings.error(name, f"{what}: records are missing", _RESTORE)
         elif state.next_start.refusal is None:  # else records are missing that were durable
             self._findings.note(name, what, "Nothing: the last records were lost before they were durable.")

@@ -13,7 +13,7 @@ from headgate.log.filesystem import OsFileSystem
 from headgate.takeover.cluster_metadata import read_cluster_metadata
 from headgate.takeover.coordinator_records import coordinator_reader
 from headgate.takeover.errors import ImportRefused
-from headgate.takeover.plan import Plan, PlannedTopic, plan_import
+from headgate.takeover.plan import COORDINATOR_TOPICS, Plan, PlannedTopic, plan_import
 from headgate.takeover.segments import CheckedLog, LogCheck, base_of, copy_part, segment_files
 from headgate.takeover.source import KafkaBroker
 from headgate.takeover.target import NewNode, Target, new_data_directory
@@ -95,10 +95,18 @@ def check_logs(plan: Plan, progress: Progress) -> Import:
         more = f"\n  and {len(damages) - MOST_DAMAGES_TOLD} more" if len(damages) > MOST_DAMAGES_TOLD else ""
         raise ImportRefused(
             f"the logs are damaged, and nothing was taken over:\n{told}{more}\n"
-            "Restore these files from a copy"
+            f"Restore these files from a copy{_or_without(logs)}"
         )
     plan.notes += [f"left out: {what}" for log in logs.values() for what in log.left_out]
     return Import(plan, logs, _ends(plan, files))
+
+
+def _or_without(logs: Mapping[tuple[str, int], CheckedLog]) -> str:
+    """Return what else can be done if the coordinators' topics, which every import takes, are not damaged."""
+    damaged = sorted({name for (name, _), log in logs.items() if log.damages})
+    if any(name in COORDINATOR_TOPICS for name in damaged):
+        return ""
+    return f", or name all topics but {', '.join(damaged)} with --topics: the import leaves these records out"
 
 
 def _ends(plan: Plan, files: OsFileSystem) -> dict[tuple[str, int], int]:

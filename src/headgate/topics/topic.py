@@ -203,7 +203,7 @@ class Topic(OwningTopic):
         if is_new and is_clean and partition.index not in self._empty and self.shared.fs.exists(directory):
             logger.error(
                 "the directory of a partition has no segments: its log begins anew at offset 0; if it had "
-                "records, stop the server and restore them from a backup",
+                "records, stop the server and restore the data directory from a backup",
                 extra={"topic": self.name, "partition": partition.index},
             )
         return log
