@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from headgate.admin import Admin, GroupListing
+from headgate.admin import Admin, GroupListing, VersionNotSupported
 
 _SHARE = "share"
 
@@ -33,8 +33,22 @@ def absent(group_ids: Iterable[str], listings: Iterable[GroupListing], *, are_sh
 
 
 def all_absent(admin: Admin, group_ids: Sequence[str], *, are_shares: bool) -> Iterator[str]:
-    """Yield the same; ask the brokers which groups there are, once."""
-    return absent(group_ids, admin.list_groups() if group_ids else [], are_shares=are_shares)
+    """Yield the same; ask the brokers which groups there are, once, and whether a group was there before."""
+    messages = absent(group_ids, admin.list_groups() if group_ids else [], are_shares=are_shares)
+    for group_id, message in zip(group_ids, messages, strict=True):
+        if not are_shares and _had_offsets(admin, group_id):
+            shows = f"`headgate consumer-groups --history --group {group_id}` shows when and why"
+            yield f"group {group_id} is gone; {shows}"
+        else:
+            yield message
+
+
+def _had_offsets(admin: Admin, group_id: str) -> bool:
+    """Tell whether the history has a group's offsets. Kafka keeps no history."""
+    try:
+        return bool(admin.offset_history(group_id, limit=1).partitions)
+    except VersionNotSupported:
+        return False
 
 
 def of_other_kind(group_id: str, *, is_share: bool) -> str:

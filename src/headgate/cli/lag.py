@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -15,7 +15,7 @@ from headgate.cli.option_classes import takes_options
 from headgate.cli.usage_problem import UsageProblem
 
 if TYPE_CHECKING:
-    from headgate.admin import Admin, ClientError, Position
+    from headgate.admin import Admin, ClientError, GroupListing, Position
     from headgate.admin.survey import Surveyor
     from headgate.cli.printing import Row
     from headgate.domain.ids import GroupId
@@ -104,8 +104,12 @@ def _run(admin: Admin, options: Options) -> int:
         raise UsageProblem("--count goes with --watch")
     if options.watch:
         return _Watch(admin, options).run()
-    looks, problems = _looks(admin, options)
+    looks, problems, idle = _looks(admin, options)
     code = _print(looks, None, 0.0, options)
+    _say(
+        f"group {one.group_id} has no offsets, and no partition is assigned: it is {one.state}"
+        for one in idle
+    )
     read = {one.topic for one in looks}
     which = "none of these groups reads" if options.group else "no group reads"
     unread = [topic for topic in options.topic if topic not in read]
@@ -143,7 +147,7 @@ class _Watch:
 
         now = time.monotonic()
         try:
-            looks, problems = _looks(self.admin, self.options)
+            looks, problems, _ = _looks(self.admin, self.options)
         except ClientError as error:
             if self.before is None or not _may_pass(error):
                 raise
@@ -182,8 +186,18 @@ def _say(problems: Iterable[str]) -> None:
 # --- what there is ---
 
 
-def _looks(admin: Admin, options: Options) -> tuple[list[Look], list[str]]:
-    """Return what there is, and what is missing: a group of --group, or the answer of a node."""
+class _Found(NamedTuple):
+    """What there is of groups."""
+
+    looks: list[Look]
+    problems: list[str]
+    """What is missing: a group of --group, or the answer of a node."""
+    idle: list[GroupListing]
+    """Groups of --group with nothing committed and no partition assigned."""
+
+
+def _looks(admin: Admin, options: Options) -> _Found:
+    """Return what there is."""
     from headgate.admin.survey import Surveyor
     from headgate.cli.absent_groups import of_other_kind
     from headgate.cli.incomplete import gaps
@@ -200,7 +214,9 @@ def _looks(admin: Admin, options: Options) -> tuple[list[Look], list[str]]:
     ]
     active = [group_id for group_id in wanted if listings[group_id].state != _EMPTY]
     looks = _survey(surveyor, wanted, active, set(options.topic))
-    return looks, [*missing, *gaps(surveyor)]
+    found = {one.group_id for one in looks} | surveyor.failed.keys()
+    idle = [one for group_id, one in listings.items() if group_id in options.group and group_id not in found]
+    return _Found(looks, [*missing, *gaps(surveyor)], [] if options.topic else idle)
 
 
 def _survey(surveyor: Surveyor, wanted: list[GroupId], active: list[GroupId], topics: set[str]) -> list[Look]:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from tests.cli.cluster.conftest import Headgate
 from tests.cli.support import rows
 from typer.testing import CliRunner
@@ -119,6 +120,28 @@ def test_the_lag_of_a_share_group_is_elsewhere(
     done = headgate("lag", "--group", share)
     said = f"headgate: group {share} is a share group: use `headgate share-groups`\n"
     assert (done.exit_code, done.stderr) == (1, said)
+
+
+def test_a_group_without_positions_is_told(
+    headgate: Headgate, name: str, behind: str, bootstrap_servers: str
+) -> None:
+    """Its member has joined, nothing is assigned yet. An empty answer alone would look like no lag."""
+    settings: dict[str, str] = {"bootstrap.servers": bootstrap_servers, "group.id": f"{name}-2"}
+    consumer = Consumer({**settings, "group.protocol": "consumer"})
+    consumer.subscribe([f"no-{behind}"])
+    try:
+        for _ in range(100):
+            consumer.poll(0.1)
+            done = headgate("lag", "--group", f"{name}-2")
+            if done.exit_code == 0:
+                break
+    finally:
+        consumer.close()
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith(
+        f"headgate: group {name}-2 has no offsets, and no partition is assigned: it is "
+    )
+    assert headgate("lag", "--group", behind).stderr == ""
 
 
 def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:

@@ -163,3 +163,12 @@ def test_an_unknown_group_is_an_error_and_the_others_are_shown(command: Command,
     assert f"there is no group called {group[:-1]}; did you mean {group}?" in described.stderr
     assert f"group {group} has no active members" in described.stderr
     assert len(described.stdout.splitlines()) == 3
+
+
+def test_a_group_that_is_gone_is_found_in_the_history(command: Command, group: str) -> None:
+    """The most urgent question after offsets expired is what they were."""
+    assert command("--delete", "--group", group).exit_code == 0
+    described = command("--describe", "--group", group)
+    shows = f"`headgate consumer-groups --history --group {group}` shows when and why"
+    assert (described.exit_code, described.stderr) == (1, f"headgate: group {group} is gone; {shows}\n")
+    assert command("--history", "--group", group).exit_code == 0

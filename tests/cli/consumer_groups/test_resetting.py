@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from tests.cli.support import Command, committed, rows
 from typer.testing import CliRunner
 
-from headgate.admin import Admin, TopicPartition
+from headgate.admin import Admin, TopicPartition, VersionNotSupported
 from headgate.broker import run
 from headgate.cli import app
 from headgate.cli.consumer_groups.arguments import read_offsets
@@ -230,6 +230,21 @@ def test_a_reset_of_many_groups_asks_for_all_at_once(
     assert len(rows(command(*words, "--execute"))) == 1 + len(groups)
     assert len([name for name in sent if name != "OffsetCommitRequest"]) < 20
     assert sent.count("OffsetCommitRequest") == len(groups)
+
+
+def test_a_command_that_fails_before_its_first_change_claims_none(
+    monkeypatch: pytest.MonkeyPatch, command: Command, group: str
+) -> None:
+    """As `--undo` on Kafka, which keeps no history."""
+
+    def refuse(*arguments: object) -> None:
+        raise VersionNotSupported("it does not support DescribeOffsetHistory")
+
+    monkeypatch.setattr(Admin, "plan_undo", refuse)
+    refused = command("--undo", "--all-topics", "--group", group, "--execute")
+    assert refused.exit_code == 1
+    assert "DescribeOffsetHistory" in refused.stderr
+    assert "only what is printed" not in refused.stderr
 
 
 @pytest.mark.parametrize(

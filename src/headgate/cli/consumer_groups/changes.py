@@ -61,7 +61,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     done: list[tuple[str, list[PlannedOffset]]] = []
     # Some at a time: the rest is planned from what is committed when its turn comes.
     group_ids = list(targets)
-    with printed_if_it_ends_early(options, lambda: print_plans(done, options)):
+    with printed_if_it_ends_early(options, done, lambda: print_plans(done, options)):
         for at in range(0, len(group_ids), _PLANNED_AT_ONCE):
             several = group_ids[at : at + _PLANNED_AT_ONCE]
             there = {group_id: targets[group_id] for group_id in several if group_id not in refused}

@@ -269,7 +269,7 @@ def _restore(
     is_refused = False
     group_ids = asked_groups(admin, options)
     with (
-        printed_if_it_ends_early(options, lambda: print_plan(rows, _PLAN, options)),
+        printed_if_it_ends_early(options, rows, lambda: print_plan(rows, _PLAN, options)),
         progress_bar("restoring" if options.execute else "planning", len(group_ids)) as advance,
     ):
         for group_id in group_ids:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 
 from headgate.admin import ClientError, PlannedOffset, PlannedRestore
@@ -38,12 +38,12 @@ def print_plan(rows: Sequence[Row], columns: Columns, options: Options) -> None:
 
 
 @contextmanager
-def printed_if_it_ends_early(options: Options, print_done: Callable[[], None]) -> Iterator[None]:
+def printed_if_it_ends_early(options: Options, done: Sized, print_done: Callable[[], None]) -> Iterator[None]:
     """Print the executed changes also if a lost server or Ctrl-C ends the command before its last group."""
     try:
         yield
     except (ClientError, KeyboardInterrupt):
-        if options.execute:
+        if options.execute and done:
             print_done()
             say("the command ended before its last group: only what is printed was changed")
         raise
