@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import perf_counter
+import os
+import signal
+import sys
+from time import perf_counter, sleep
 
 import pytest
 from tests.server.clients import Client, run_scenario
 
+from headgate.broker import run
 from headgate.runtime import loop_watch
-from headgate.runtime.loop_watch import STALL_SECONDS, WINDOW_SECONDS, Job, LoopWatch
+from headgate.runtime.loop_watch import (
+    SAMPLE_SECONDS,
+    STALL_SECONDS,
+    STOPPED_SECONDS,
+    WINDOW_SECONDS,
+    Job,
+    LoopWatch,
+)
 from headgate.wire.messages.metadata import MetadataRequest
 
 pytestmark = pytest.mark.timeout(60)
@@ -128,3 +139,38 @@ def test_a_request_that_blocks_the_loop_is_reported_by_its_api_and_client(
 
     with caplog.at_level(logging.WARNING):
         run_scenario(scenario)
+
+
+def test_a_process_that_did_not_run_says_so() -> None:
+    """Its clients saw a server that does not answer. Nothing else would tell why."""
+    with run() as broker:
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        sleep(STOPPED_SECONDS + 1)
+        os.kill(broker.pid, signal.SIGCONT)
+        deadline = perf_counter() + 10
+        while "the process did not run" not in broker.log_path.read_text() and perf_counter() < deadline:
+            sleep(0.05)
+        lines = [each for each in broker.log_path.read_text().splitlines() if "did not run" in each]
+    assert lines
+    assert "it was stopped, or the machine had no time for it" in lines[0]
+
+
+def test_a_process_that_works_hard_was_not_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    """A step that keeps the interpreter for itself delays the watching thread, too."""
+
+    async def main() -> None:
+        watch = LoopWatch()
+        with watch.watching(asyncio.get_running_loop()):
+            await asyncio.sleep(2 * SAMPLE_SECONDS)
+            interval = sys.getswitchinterval()
+            sys.setswitchinterval(10)
+            end = perf_counter() + STOPPED_SECONDS + 0.5
+            while perf_counter() < end:
+                pass
+            sys.setswitchinterval(interval)
+            await asyncio.sleep(2 * SAMPLE_SECONDS)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert not [record for record in caplog.records if "did not run" in record.getMessage()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.wire.messages.api_versions import ApiVersionsRequest
+from headgate.wire.messages.init_producer_id import InitProducerIdRequest
 from headgate.wire.messages.list_transactions import ListTransactionsRequest
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.wire.messages.write_txn_markers import (
@@ -213,6 +215,30 @@ def test_clients_are_told_which_protocol_to_use(level: int) -> None:
         client.node.close()
 
     run_on_disk(scenario, headgate_transaction_version=str(level))
+
+
+def test_who_fenced_a_producer_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Each start of a producer with this transactional id, with its client. A refused one is no start."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        for name in ("first", "second"):
+            request = InitProducerIdRequest(transactional_id="payments", transaction_timeout_ms=1000)
+            assert (await client.ask(request, 5, name)).error_code == ErrorCode.NONE
+        request = InitProducerIdRequest(
+            transactional_id="payments", transaction_timeout_ms=1000, producer_id=99, producer_epoch=0
+        )
+        assert (await client.ask(request, 5, "stranger")).error_code == ErrorCode.PRODUCER_FENCED
+        client.node.close()
+
+    with caplog.at_level(logging.INFO):
+        run_on_disk(scenario)
+    told = [vars(one) for one in caplog.records if one.getMessage() == "transactional producer started"]
+    assert [(one["client"], one["host"], one["epoch"]) for one in told] == [
+        ("first", "/10.0.0.1", 0),
+        ("second", "/10.0.0.1", 1),
+    ]
+    assert {one["transactional_id"] for one in told} == {"payments"}
 
 
 @VERSIONS

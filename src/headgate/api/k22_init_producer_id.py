@@ -7,10 +7,13 @@ A transactional id keeps its producer id, and each answer has a higher epoch, wh
 before. A producer that sends its id and epoch (3+) may go on, and is fenced if another one has begun since:
 PRODUCER_FENCED from version 4, INVALID_PRODUCER_EPOCH before. An open transaction is aborted first, and the
 answer is CONCURRENT_TRANSACTIONS until its markers are written.
+
+Each start of a transactional producer is logged: the line after a producer's own names who fenced it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +27,8 @@ from headgate.security.authorizer import Need
 from headgate.security.resources import CLUSTER, Operation, Resource, ResourceType
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger(__name__)
 
 _NONE = -1
 _FENCED_SINCE = 4
@@ -43,8 +48,26 @@ def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProduc
     if request.producer_id != _NONE:
         expected = Producer(request.producer_id, request.producer_epoch)
     command = InitProducerId(request.transactional_id, request.transaction_timeout_ms, expected)
-    submit_with_producer_id(node, command, lambda result: call.answer(_response(call.api_version, result)))
+
+    def answer(result: Any) -> None:
+        response = _response(call.api_version, result)
+        if response.error_code == ErrorCode.NONE:
+            _log(call, command.transactional_id, response)
+        call.answer(response)
+
+    submit_with_producer_id(node, command, answer)
     return None
+
+
+def _log(call: Call, transactional_id: str, response: InitProducerIdResponse) -> None:
+    fields = {
+        "transactional_id": transactional_id,
+        "producer_id": response.producer_id,
+        "epoch": response.producer_epoch,
+        "client": call.client_id,
+        "host": call.client_host,
+    }
+    logger.info("transactional producer started", extra=fields)
 
 
 def _new_id(node: Node) -> InitProducerIdResponse:

@@ -9,6 +9,9 @@ slice of background work. During a step nothing else is served. Rules:
    by at most this much.
 3. When a step exceeds `STALL_SECONDS`, the thread records the current function of the loop's thread. The
    warning at the end of the step names the step and this function. Compiled modules have no such place.
+4. When the thread itself wakes late by `STOPPED_SECONDS` and the process used hardly any processor time
+   meanwhile, the process did not run: it was stopped (SIGSTOP, a debugger, a machine that was paused), or it
+   waited for a page from the disk. Clients saw a server that does not answer, so it is logged.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily
@@ -33,9 +36,14 @@ logger = logging.getLogger(__name__)
 
 STALL_SECONDS: Final = 0.1
 SAMPLE_SECONDS: Final = 0.05
+STOPPED_SECONDS: Final = 1.0
+_MOST_BUSY: Final = 0.2
+"""Share of its time for which a process that did not run can have used a processor, at most."""
 WINDOW_SECONDS: Final = 60.0
 """Window of the longest stall, which is taken of the current window and the one before it."""
 UNKNOWN = "unknown"
+NOT_RUNNING = "not running"
+"""What is counted as `serving` while the process did not run."""
 _FRAMES_TOLD: Final = 3
 _PACKAGE = Path(__file__).parents[1]
 
@@ -122,6 +130,18 @@ class LoopWatch:
             if seconds > STALL_SECONDS:
                 self._tell(Job(UNKNOWN), seconds)
         self._place = None
+
+    def did_not_run(self, seconds: float) -> None:
+        """Tell that the whole process did not run for this time."""
+        self._measured(seconds)
+        self.stalls[NOT_RUNNING] += 1
+        logger.warning(
+            "the process did not run",
+            extra={
+                "seconds": round(seconds, 3),
+                "reason": "it was stopped, or the machine had no time for it",
+            },
+        )
 
     def _measured(self, seconds: float) -> None:
         self._longest = max(self._longest_seconds_now(), seconds)
@@ -227,7 +247,13 @@ class _Watching:
         self._looking.join()
 
     def _look(self) -> None:
+        woke, busy = perf_counter(), process_time()
         while not self._stop.wait(SAMPLE_SECONDS):
+            woke_before, busy_before = woke, busy
+            woke, busy = perf_counter(), process_time()
+            late = woke - woke_before - SAMPLE_SECONDS
+            if late > STOPPED_SECONDS and busy - busy_before < _MOST_BUSY * late:
+                self._loop.call_soon_threadsafe(self._watch.did_not_run, late)
             self._watch.sample(self._loop, self._loop_thread)
 
 

@@ -99,6 +99,9 @@ class Connection(asyncio.Protocol, Client):
         self._stuck_bytes = 0
         """Bytes in the transport's write buffer at the last idle check."""
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
+        self._requests = served.requests
+        self._counted_requests = 0
+        """Requests that `take_requests` has returned."""
         self._routes = Routes(served.apis)
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
@@ -146,6 +149,7 @@ class Connection(asyncio.Protocol, Client):
         """Drop all requests of the lost connection."""
         self._transport = self._closing = None
         self._responses.gone(self)
+        self._requests.take(self)
         if self in self._open_connections:
             self._open_connections.discard(self)
             self._limits.closed(self, self.line.client_host[1:])
@@ -436,6 +440,16 @@ class Connection(asyncio.Protocol, Client):
             self._transport = None
             self._closing = transport
             transport.abort()
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """The client id of the last request header that was decoded, and the client's address."""
+        return self._routes.client_id or "", self.line.client_host[1:]
+
+    def take_requests(self) -> int:
+        """Return the number of requests that arrived since the last call."""
+        before, self._counted_requests = self._counted_requests, self._frames.frame_count
+        return self._counted_requests - before
 
     def stop_reading(self) -> None:
         """Accept no more requests."""

@@ -65,6 +65,7 @@ class Listener:
         self._is_resuming = False
         self._open_connections = self.served.open_connections
         self.metrics.add_gauges(self._connection_gauges)
+        self.metrics.add_gauges(lambda: self.served.requests.gauges(self._open_connections))
         self.metrics.add_gauges(node.gauges)
         self.metrics.add_gauges(node.watch.gauges)
         self.metrics.add_gauges(failure_counters)

@@ -89,6 +89,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "connections": ("headgate.server.connection", "headgate.server.listener"),
     "groups": ("headgate.server.event_log",),
     "topics": ("headgate.server.topic_log", "headgate.topics.partition"),
+    "transactions": ("headgate.api.k22_init_producer_id",),
 }
 """The loggers of each area that can have a level of its own."""
 

@@ -26,10 +26,12 @@ def read_nothing(frame: bytes, at: int) -> None:
 class Routes:
     """Finds the routes of the requests of one connection."""
 
-    __slots__ = ("_apis", "_known")
+    __slots__ = ("_apis", "_known", "client_id")
 
     def __init__(self, apis: dict[int, Api]) -> None:
         self._apis = apis
+        self.client_id: str | None = None
+        """Client id of the last header that was decoded."""
         self._known: dict[bytes, tuple[bytes, Route]] = {}
         """Last header and route by the encoded API key and version. Headers exclude the correlation id."""
 
@@ -40,6 +42,7 @@ class Routes:
         if known is not None and frame[8 : known[1].body_at] == known[0]:
             return known[1], int.from_bytes(frame[4:8], "big", signed=True)
         header = read_request_header(frame)
+        self.client_id = header.client_id
         route = self._route_of(header)
         if route.body_at <= LARGEST_REMEMBERED_HEADER and route.read is not read_nothing:
             self._known[frame[:4]] = (frame[8 : route.body_at], route)

@@ -12,6 +12,7 @@ from headgate.runtime.loop_watch import LoopWatch
 from headgate.security.authorizer import ALLOW_ALL, Authorizer
 from headgate.server.backlog import Backlog
 from headgate.server.calls import Line
+from headgate.server.client_requests import ClientRequests, CountingConnection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.large_requests import LargeRequests
 from headgate.server.metrics import Metrics
@@ -25,7 +26,7 @@ REFUSALS_TOLD: Final = 20
 """Log lines per period for connections closed because of invalid requests; the metric counts all of them."""
 
 
-class OpenConnection(Protocol):
+class OpenConnection(CountingConnection, Protocol):
     """A connection, as its listener and the outbox use it."""
 
     line: Line
@@ -93,5 +94,6 @@ class Served:
     responses: ResponseMemory = field(default_factory=ResponseMemory)
     large: LargeRequests = field(default_factory=LargeRequests)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    requests: ClientRequests = field(default_factory=ClientRequests)
     refusals: Seldom = field(default_factory=lambda: Seldom(REFUSALS_TOLD))
     authorizer: Authorizer = ALLOW_ALL

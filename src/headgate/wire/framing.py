@@ -57,6 +57,8 @@ class FrameReader:
         self._max_bytes = max_bytes
         self.pending_bytes = 0
         """Received bytes of an incomplete frame."""
+        self.frame_count = 0
+        """Complete frames so far."""
         self._pending = bytearray()
         self._needed = LENGTH_SIZE
         """Pending bytes needed before the next frame can be complete."""
@@ -71,6 +73,7 @@ class FrameReader:
             return None
         if (data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3]) != length:
             return None
+        self.frame_count += 1
         return data[LENGTH_SIZE:]
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -110,6 +113,7 @@ class FrameReader:
                 self._needed = end - at
                 return frames, at
             frames.append(bytes(data[at + LENGTH_SIZE : end]))
+            self.frame_count += 1
             at = end
         self._needed = LENGTH_SIZE
         return frames, at
