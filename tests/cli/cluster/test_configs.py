@@ -66,6 +66,21 @@ def test_settings_of_groups_and_brokers_are_changed_and_shown(headgate: Headgate
         headgate("configs", "--alter", "--broker-defaults", "--delete-config", "log.retention.ms")
 
 
+def test_a_topic_that_takes_no_dead_letters_is_told(headgate: Headgate, name: str) -> None:
+    """The broker accepts every name. Otherwise only its log would say that rejected records wait."""
+    topic = f"dlq.{name}"[:80]
+    chosen = ("--add-config", f"errors.deadletterqueue.topic.name={topic}")
+    done = headgate("configs", "--alter", "--group", name, *chosen)
+    assert (done.exit_code, done.stdout) == (0, f"Completed updating config for group {name}.\n")
+    assert f"topic {topic} does not exist: rejected records wait until it does" in done.stderr
+    headgate("topics", "--create", "--topic", topic)
+    done = headgate("configs", "--alter", "--group", name, *chosen)
+    assert f"topic {topic} takes no dead letters" in done.stderr
+    advised = done.stderr.partition("`headgate ")[2].partition("`")[0]
+    assert headgate(*advised.split()).exit_code == 0
+    assert headgate("configs", "--alter", "--group", name, *chosen).stderr == ""
+
+
 def test_settings_come_from_a_file(headgate: Headgate, name: str, tmp_path: Path) -> None:
     """In the format of properties."""
     headgate("topics", "--create", "--topic", name)

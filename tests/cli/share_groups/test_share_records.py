@@ -16,7 +16,16 @@ from tests.cli.support import Command, rows
 from tests.waiting import wait_until
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, AsyncAdmin, ShareAlteration, ShareRecordState, TopicPartition
+from headgate.admin import (
+    Admin,
+    AsyncAdmin,
+    ConfigChange,
+    ConfigResource,
+    ResourceType,
+    ShareAlteration,
+    ShareRecordState,
+    TopicPartition,
+)
 from headgate.broker import run
 from headgate.cli import app
 from headgate.client import share_deliveries
@@ -266,3 +275,22 @@ def test_asyncio_reads_records_in_the_thread_of_its_calls(
     with Admin(bootstrap_servers) as admin:
         assert found == [one.first_offset for one in admin.share_records("work", WHERE)]
     assert len(found) > 2
+
+
+def test_records_that_wait_for_their_dead_letters_are_explained(
+    command: Command, records: Callable[[], list[dict[str, Any]]], bootstrap_servers: str
+) -> None:
+    """The topic takes none for a while. Nothing else in the answer says why the record waits."""
+    enable, dlq = "errors.deadletterqueue.group.enable", ConfigResource(ResourceType.TOPIC, "dlq.work")
+    assert "dead letters" not in command("--records", "--topic", "orders:3").stderr
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_configs(dlq, [ConfigChange(enable, "false")])
+        try:
+            done = command("--archive", "--topic", "orders:3", "--offset", "6", "--execute")
+            assert done.exit_code == 0, done.stderr
+            told = command("--records", "--topic", "orders:3", "--offset", "6")
+            assert "archiving" in told.stdout
+            assert "records that are archiving wait for their dead letters" in told.stderr
+        finally:
+            admin.alter_configs(dlq, [ConfigChange(enable, "true")])
+    records()

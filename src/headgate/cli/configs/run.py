@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headgate.admin import (
     Admin,
@@ -17,7 +17,7 @@ from headgate.admin import (
 )
 from headgate.cli.configs.options import Options, entity_of
 from headgate.cli.connecting import run_with_admin
-from headgate.cli.printing import Row, print_json, print_rows, printable
+from headgate.cli.printing import Row, print_json, print_rows, printable, say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.resource_configs import is_secret
 from headgate.client.security import read_properties
@@ -30,6 +30,8 @@ _TYPES = {
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
 _PLACE = ("entity_type", "entity_name", "name", "value")
+_DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+_TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 _COLUMNS = (*_PLACE, "source", "is_sensitive", "is_read_only", "synonyms")
 _ADDED = re.compile(r"\s*(?P<name>[^=,\[\]\s]+)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<value>[^,]*?))\s*(?:,|$)")
 
@@ -60,7 +62,29 @@ def _alter(admin: Admin, options: Options, kind: str, name: str) -> int:
         shown = [(one.name, None if is_secret(one.name) else one.value) for one in changes]
         rows = [dict(zip(_PLACE, (kind, name, *one), strict=True)) for one in shown]
         print_rows(rows, _PLACE, "changes", options.output)
+    if kind == "groups":
+        _look_at_dead_letters(admin, {one.name: one.value for one in changes})
     return 0
+
+
+def _look_at_dead_letters(admin: Admin, changes: Mapping[str, str | None]) -> None:
+    """Say if the new dead-letter topic of a share group takes none: the brokers accept any name."""
+    topic = changes.get(_DEAD_LETTER_TOPIC)
+    if not topic:
+        return
+    if topic not in admin.topics():
+        say(
+            f"topic {topic} does not exist: rejected records wait until it does (`headgate topics --create "
+            f"--topic {topic} --config {_TAKES_DEAD_LETTERS}=true`), unless the broker's "
+            "errors.deadletterqueue.auto.create.topics.enable is true"
+        )
+        return
+    (entries,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    if any(one.name == _TAKES_DEAD_LETTERS and one.value != "true" for one in entries):
+        say(
+            f"topic {topic} takes no dead letters: rejected records wait until it does (`headgate configs "
+            f"--alter --topic {topic} --add-config {_TAKES_DEAD_LETTERS}=true`)"
+        )
 
 
 def _changes(options: Options) -> list[ConfigChange]:

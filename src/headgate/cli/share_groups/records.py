@@ -46,6 +46,7 @@ _ALTERED: Columns = (
     "reason",
 )
 _RANGE: Final = re.compile(r"(\d{1,19})(-(\d{1,19})?)?")
+_ARCHIVING: Final = "archiving"
 _LAST: Final = 2**63 - 1
 
 
@@ -65,6 +66,11 @@ def show_records(admin: Admin, options: Options) -> int:
                 print_rows(rows, _RECORDS, "records", options.output)
                 return 0
     print_rows(rows, _RECORDS, "records", options.output)
+    if any(row["state"] == _ARCHIVING for row in rows):
+        say(
+            "records that are archiving wait for their dead letters; if they stay so, these cannot be "
+            "written: the server's log says why"
+        )
     if not rows:
         say(f"nothing is known of these records: no member of {group_id} has read them, or all are complete")
     return 0
