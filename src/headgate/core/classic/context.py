@@ -58,13 +58,15 @@ class ClassicContext:
     deadlines: Deadlines[Timer]
     events: Events
 
-    def joined(self, group: ClassicGroup, member: Member) -> None:
-        """Report a member that is about to be added, and its group if that is new."""
+    def joined(self, group: ClassicGroup, member: Member, client: tuple[str, str] | None = None) -> None:
+        """Report a member that is about to be added, and its group if that is new.
+
+        `client`: the id and host of the client that joined. A static member keeps those of its first one.
+        """
         if not group.members and not group.generation:
             self.events.report(GroupCreated(group.group_id, "classic"))
-        self.events.report(
-            MemberJoined(group.group_id, member.member_id, member.client_id, member.client_host)
-        )
+        client_id, client_host = client or (member.client_id, member.client_host)
+        self.events.report(MemberJoined(group.group_id, member.member_id, client_id, client_host))
 
     def removed(
         self, group: ClassicGroup, member: Member, reason: RemovalReason, client_reason: str | None = None

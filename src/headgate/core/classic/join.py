@@ -163,7 +163,7 @@ def _replace_static(
     member = group.replace(old, command.new_member_id)
     group.update(member, command)
     context.removed(group, old, RemovalReason.REPLACED)
-    context.joined(group, member)
+    context.joined(group, member, (command.client_id, command.client_host))
     context.start_session(group, member)
     if group.state is ClassicState.STABLE and group.vote() == group.protocol_name:
         group.subscription = group.compute_subscription()
