@@ -89,7 +89,7 @@ class _Cancellable:
 
 
 class AsyncAdmin:
-    """The same as `Admin`, with coroutines. Close it, or use it in an `async with` block.
+    """The same as `Admin`, with coroutines for asyncio. Close it, or use it in an `async with` block.
 
     One thread makes the calls, one after another, so that the event loop never waits. A call whose task is
     cancelled is not begun, or ends in that thread before the next one begins. One that waits for members
@@ -113,6 +113,7 @@ class AsyncAdmin:
 
     async def close(self) -> None:
         """Close all connections, after the calls that were begun, also if this call is cancelled."""
+        _event_loop()
         if not self._is_closed:
             closing = self._own_thread().submit(self._admin.close)
             self._is_closed = True
@@ -120,6 +121,7 @@ class AsyncAdmin:
             await asyncio.shield(asyncio.wrap_future(closing))
 
     async def __aenter__(self) -> Self:
+        _event_loop()
         return self
 
     async def __aexit__(
@@ -132,7 +134,7 @@ class AsyncAdmin:
     ) -> asyncio.Future[ResultT]:
         if self._is_closed:
             raise RuntimeError("this AsyncAdmin is closed; make a new one")
-        loop = asyncio.get_running_loop()
+        loop = _event_loop()
         return loop.run_in_executor(self._own_thread(), partial(method, *args, **kwargs))
 
     def _own_thread(self) -> ThreadPoolExecutor:
@@ -140,6 +142,19 @@ class AsyncAdmin:
             self._process_id = os.getpid()
             self._thread = ThreadPoolExecutor(1, "headgate-admin")
         return self._thread
+'''
+
+TAIL = '''
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop. Raises RuntimeError, with what to do, where none of asyncio runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "AsyncAdmin needs an event loop of asyncio, and none runs here; with trio, call the methods of "
+            "Admin by trio.to_thread.run_sync"
+        ) from None
 '''
 
 
@@ -225,7 +240,7 @@ def _modules() -> Iterator[Any]:
 def generated() -> str:
     """Return the whole file, formatted."""
     body = "\n".join(method_text(name, method) for name, method in methods())
-    text = HEAD.replace("{imports}", imports(body)) + "\n" + body
+    text = HEAD.replace("{imports}", imports(body)) + "\n" + body + TAIL
     ruff = [str(Path(sys.executable).parent / "ruff")]
     for words in (["check", "--fix-only", "--quiet", "--select", "I"], ["format", "--quiet"]):
         command = [*ruff, *words, "--stdin-filename", str(OUTPUT), "-"]

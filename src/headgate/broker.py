@@ -34,7 +34,7 @@ def setting_text(value: SettingValue) -> str:
 
 
 class BrokerFailed(RuntimeError):
-    """The server did not start. The message holds its output."""
+    """The server did not start. The message has what it logged, with the cause in its first line."""
 
 
 class Broker:
@@ -134,6 +134,7 @@ class Broker:
         """Return the port that the server printed. Raises BrokerFailed with what it logged since."""
         assert self._process is not None and self._process.stdout is not None
         deadline = time.monotonic() + self._start_timeout_s
+        ended = None
         failure = (
             f"the server was not ready after {self._start_timeout_s:g} s; if the machine is slow or busy, "
             "or the data large, give it more time: start_timeout_s of headgate.run, "
@@ -146,13 +147,16 @@ class Broker:
                 if not line:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         self._process.wait(timeout=STOP_TIMEOUT_S)
+                    ended = self._process.poll()
                     failure = self.why_ended() or "the server closed its output and did not end"
                     break
                 if ready := _READY.match(line):
                     return int(ready[2])
         self.kill()
-        said = self.log_path.read_bytes()[logged_before:].decode(errors="replace") or "(it logged nothing)\n"
-        raise BrokerFailed(f"{failure}:\n{said}")
+        said = self.log_path.read_bytes()[logged_before:].decode(errors="replace").splitlines()
+        if said and ended is not None and ended > 0:  # the last line is the cause, and a summary has one line
+            raise BrokerFailed("\n".join([f"{said[-1].removeprefix('headgate: ')} ({failure})", *said[:-1]]))
+        raise BrokerFailed("\n".join([f"{failure}:", *(said or ["(it logged nothing)"])]))
 
     def stop(self) -> None:
         """Stop the server cleanly (SIGTERM)."""
@@ -203,10 +207,11 @@ def run(
 ) -> Iterator[Broker]:
     """Run a server until the `with` block ends.
 
-    `settings` are broker settings by Kafka's names, in addition to TEST_SETTINGS. Without a `data_dir` the
-    data is in a temporary directory, which is removed at the end. Port 0 selects a free port. `advertise`,
-    host:port, is the address for clients that connect through a proxy. Raises BrokerFailed, and
-    ValueError for a `data_dir` that is empty.
+    `settings` are broker settings by Kafka's names. `group.initial.rebalance.delay.ms` is 0 unless they have
+    it, so that a group of one member does not wait for others. Without a `data_dir` the data is in a
+    temporary directory, which is removed at the end. Port 0 selects a free port. `start_timeout_s` is how
+    long the start may take, in seconds. `advertise`, host:port, is the address for clients that connect
+    through a proxy. Raises BrokerFailed, and ValueError for a `data_dir` that is an empty text.
     """
     with contextlib.ExitStack() as stack:
         if data_dir is None:
@@ -219,4 +224,14 @@ def run(
         broker.advertise = advertise
         broker.start()
         stack.callback(broker.stop)
+        _RUNNING.append(broker)
+        stack.callback(_RUNNING.remove, broker)
         yield broker
+
+
+_RUNNING: list[Broker] = []
+
+
+def running() -> tuple[Broker, ...]:
+    """Return the brokers of this process whose `with` block of `run` has not ended, up or down."""
+    return tuple(_RUNNING)

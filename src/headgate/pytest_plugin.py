@@ -13,8 +13,8 @@
    `@pytest.mark.parametrize("headgate_broker", [{"num.partitions": "3"}], indirect=True)`.
 
 A later one overrides an earlier one. When a test fails, the lines that its brokers logged meanwhile are
-in its report, and so is a broker that ended without being asked to. With pytest-xdist each worker has brokers
-of its own.
+in its report, as a captured log, and so is a broker that ended without being asked to. That holds for brokers
+of `headgate.run` in fixtures of others, too. With pytest-xdist each worker has brokers of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from headgate.broker import START_TIMEOUT_S, Broker, BrokerFailed, run, setting_text
+from headgate.broker import START_TIMEOUT_S, Broker, BrokerFailed, run, running, setting_text
 
 MOST_LINES = 200
 """Lines of a broker's log in the report of a failing test: the last ones."""
@@ -156,8 +156,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             chosen[0].stash[_WARNS] = True
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a marker that would have no effect, and note where the logs end."""
+    """Note where the logs end, before anything can fail, and refuse a marker that would have no effect."""
+    item.stash[_LOGGED] = {
+        str(broker.log_path): broker.log_path.stat().st_size
+        for broker in running()
+        if broker.log_path.exists()
+    }
     names = set(getattr(item, "fixturenames", ()))
     problem = _without_effect(item, names)
     if problem is not None:
@@ -169,11 +175,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 "modules share: use headgate_module_broker, or parametrize headgate_broker"
             )
         )
-    item.stash[_LOGGED] = {
-        str(broker.log_path): broker.log_path.stat().st_size
-        for broker in item.config.stash[_RUNNING].values()
-        if broker.log_path.exists()
-    }
 
 
 def _without_effect(item: pytest.Item, names: set[str]) -> str | None:
@@ -204,15 +205,25 @@ def _is_marked(node: pytest.Item | pytest.Collector) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the logs of the brokers that a test uses to the report of its failure."""
+    """Add the logs of the brokers that a test uses to the report of its failure.
+
+    Also to the sections of the test, from which the report of its end has them: the file of `--junitxml` is
+    written from that one.
+    """
     report = yield
     if report.failed:
         seen = item.stash.get(_LOGGED, {})
         names = getattr(item, "fixturenames", ())
-        for name, broker in item.config.stash[_RUNNING].items():
+        used = {id(broker) for name, broker in item.config.stash[_RUNNING].items() if name in names}
+        for broker in running():
             start = seen.get(str(broker.log_path), 0)
-            if name in names or _has_logged(broker, start):  # the latter: by `request.getfixturevalue`
-                report.sections.append((f"headgate at {broker.bootstrap_servers}", _told(broker, start)))
+            # Others are those of `request.getfixturevalue`, and of fixtures that call `headgate.run`.
+            if id(broker) in used or _has_logged(broker, start) or broker.why_ended():
+                told = _told(broker, start)
+                # pytest shows it with the logs that it captured: `--show-capture`, `-o junit_logging`
+                kind = f"log of headgate at {broker.bootstrap_servers}"
+                report.sections.append((f"Captured {kind} {call.when}", told))
+                item.add_report_section(call.when, kind, told)
     return report
 
 

@@ -16,10 +16,12 @@ from headgate.admin import (
     Admin,
     CommittedOffset,
     GroupIsActive,
+    NewTopic,
     NothingToReset,
     OffsetsMoved,
     PartlyRefused,
     RequestRefused,
+    Security,
     ShiftBy,
     ToDatetime,
     ToEarliest,
@@ -131,6 +133,12 @@ def test_surely_mistaken_arguments_are_refused(admin: Admin, group: str) -> None
         (lambda a: a.offsets_as_of("g", 1.5), "time must be a datetime, .* not 1.5"),
         (lambda a: a.expiring_groups(timedelta(days=1)), "within_ms must be an int"),
         (lambda a: a.set_offsets_retention("g", timedelta(days=1)), "retention_ms must be an int"),
+        (
+            lambda a: Security.of(
+                {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}, token=UNTYPED
+            ),
+            "token must be a function that returns a token, not the token itself",
+        ),
     ],
 )
 def test_an_argument_of_a_wrong_type_is_named(
@@ -161,6 +169,22 @@ def test_an_argument_of_a_wrong_type_is_named(
             "must not be before 1970",
         ),
         (lambda a: a.offset_history("g", since=-1), "a time must not be before 1970: -1"),
+        (
+            lambda a: a.offset_history("g", since=datetime(2026, 2, 2, tzinfo=UTC), until=10**12),
+            r"since must not be later than until, and datetime.*2026.* is later than 1000000000000$",
+        ),
+        (lambda a: a.offset_history("g", limit=0), "limit must be 1 or more, not 0"),
+        (lambda a: a.rewind("g", {FIRST: 0}, timeout_s=-1), "timeout_s must be 0 seconds or more, not -1"),
+        (lambda a: a.wait_until_paused("g", [FIRST], -0.5), "timeout_s must be 0 seconds or more, not -0.5"),
+        (lambda a: a.rewind_share_group("g", {FIRST: 0}, timeout_s=-1), "timeout_s must be 0 seconds or"),
+        (
+            lambda a: NewTopic(name="t", partitions=2, assignment=((1,),)),
+            "topic t: the assignment determines the numbers of partitions and replicas; leave out partitions",
+        ),
+        (
+            lambda a: NewTopic(name="t", replication_factor=1, assignment=((1,),)),
+            "leave out partitions and replication_factor",
+        ),
         (lambda a: a.restore_offsets("g", 1_795_528_706), "1795528706 looks like seconds; .* 1970-01-21"),
         (lambda a: a.offset_history("g", since=1_000_000_000), "1000000000 looks like seconds"),
         (lambda a: a.offsets_as_of("g", 99_999_999_999), "99999999999 looks like seconds"),
@@ -416,6 +440,26 @@ def test_a_share_group_is_not_taken_for_one_that_commits(admin: Admin) -> None:
             change()
     assert not admin.list_paused_partitions("work")
     admin.delete_groups(["work"])
+
+
+def test_what_a_share_group_has_not_got_is_empty_and_documented(admin: Admin) -> None:
+    """A list of all groups has it, and nothing fails in a loop; the methods name those for share groups."""
+    admin.create_topic("chores")
+    admin.alter_share_offsets("cleaning", {TopicPartition("chores", 0): 0})
+    assert "cleaning" in [one.group_id for one in admin.list_groups(types=["Share"])]
+    assert admin.describe_group("cleaning") is None
+    assert not admin.positions("cleaning") and not admin.committed_offsets("cleaning")
+    assert not admin.offset_history("cleaning").partitions
+    for method in (
+        Admin.list_groups,
+        Admin.describe_groups,
+        Admin.describe_group,
+        Admin.positions,
+        Admin.committed_offsets,
+        Admin.offset_history,
+    ):
+        assert "share group" in str(method.__doc__).lower(), method
+    admin.delete_groups(["cleaning"])
 
 
 def test_a_cluster_without_share_groups_resets_others(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,11 +110,19 @@ def test_a_partition_of_more_than_32_bits_is_named(
     ("call", "message"),
     [
         (lambda a: a.describe_group(None), "group_id must be a string, not None"),
-        (lambda a: a.describe_groups("g"), r"several strings, for instance \['flights'\], not 'g'"),
+        (
+            lambda a: a.describe_groups("g"),
+            r"several strings, for instance a list, not 'g'; did you mean \['g'\]\?$",
+        ),
+        (
+            lambda a: a.describe_topics("t"),
+            r"several strings, for instance a list, or None, not 't'; did you mean \['t'\]\?$",
+        ),
+        (lambda a: a.list_groups("Stable"), r"^states must be .*did you mean \['Stable'\]\?$"),
         (lambda a: a.describe_groups([b"g"]), "an element of group_ids must be a string, not b'g'"),
         (
             lambda a: a.describe_topics(NewTopic(name="t")),
-            r"several strings.*\['flights'\], or None, not New",
+            r"several strings, for instance a list, or None, not NewTopic\(.*\)$",
         ),
         (
             lambda a: a.create_topics([NewTopic(name="t", partitions=UNTYPED)]),

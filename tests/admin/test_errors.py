@@ -16,7 +16,7 @@ from headgate.admin import (
 )
 from headgate.admin.errors import NotReleased, moment
 from headgate.client.pauses import PausedPartition, PauseState
-from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_partitions_that_no_member_holds_are_told_with_the_reason() -> None:
     held, unowned = (
         PausedPartition(
             partition=TopicPartition(TopicName("t"), index),
-            topic_id=TopicId(bytes(16)),
+            topic_id="A" * 22,
             state=PauseState.PAUSING,
             owner=owner,
             since=Millis(0),

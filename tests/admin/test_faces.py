@@ -110,6 +110,14 @@ def test_the_event_loop_does_not_wait_for_a_call(bootstrap_servers: str) -> None
     assert asyncio.run(main()) > 1
 
 
+def test_an_event_loop_of_another_kind_is_told() -> None:
+    """Such as trio's: the coroutine is driven here as any other loop drives it."""
+    admin = AsyncAdmin("127.0.0.1:1")
+    for call in (admin.topics(), admin.list_groups(), admin.__aenter__(), admin.close()):
+        with pytest.raises(RuntimeError, match=r"needs an event loop of asyncio.*trio.to_thread.run_sync"):
+            call.send(None)
+
+
 def test_a_closed_admin_says_so(bootstrap_servers: str) -> None:
     """No connection is opened again that nobody would close. Closing twice is no error."""
     admin = Admin(bootstrap_servers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -398,6 +400,12 @@ def test_a_plan_belongs_to_the_topic_id(broker: Broker, admin: Admin, group: str
     time.sleep(0.003)
     admin.delete_offsets(group, [FIRST])
     planned = admin.plan_undo(group)
+    # The id is a text everywhere, so that a program can compare it with others and write all as JSON.
+    described = admin.describe_topics([FLIGHTS])[FLIGHTS]
+    history = admin.offset_history(group)
+    assert described is not None
+    assert described.topic_id == planned.partitions[0].topic_id == history.topics[FLIGHTS].topic_id
+    assert described.topic_id in json.dumps([asdict(planned), asdict(history)])
     recreate_flights(broker)
     with pytest.raises(PartlyRefused, match="UNKNOWN_TOPIC_ID"):
         admin.execute_restore(group, planned.partitions)

@@ -139,6 +139,8 @@ def test_a_partition_is_paused_reset_and_resumed_by_hand(admin: Admin, reader: R
     assert {(one.state, one.owner, one.caller, one.reason, one.offset) for one in paused.values()} == {
         (PauseState.PAUSED, None, "alice", "poison", 500)
     }
+    described = admin.describe_topics(["flights"])["flights"]
+    assert described is not None and {one.topic_id for one in paused.values()} == {described.topic_id}
     assert seen[-1] == 2
     assert reader.member.view().assigned == {*ALL[2:]}
     with pytest.raises(GroupIsActive, match="not paused: flights-2") as refused:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
+from dataclasses import asdict
+
 import pytest
 from confluent_kafka import Producer
 
@@ -43,6 +47,15 @@ def test_topics_are_created_described_grown_and_deleted(admin: Admin) -> None:
     admin.delete_topics(["made-1", "made-2"])
     with pytest.raises(PartlyRefused, match="made-1: UNKNOWN_TOPIC_OR_PARTITION"):
         admin.delete_topics(["made-1"])
+
+
+def test_a_new_topic_is_copied_as_a_dict() -> None:
+    """Also one without settings: a program that logs or stores what it creates need not know its fields."""
+    new = NewTopic(name="x")
+    assert asdict(new) == {
+        "name": "x", "partitions": -1, "replication_factor": -1, "configs": {}, "assignment": ()
+    }  # fmt: skip
+    assert pickle.loads(pickle.dumps(new)) == deepcopy(new) == new
 
 
 def test_a_check_creates_nothing(admin: Admin) -> None:

@@ -166,8 +166,19 @@ def test_an_invalid_setting_is_told_in_the_failure(tmp_path: Path) -> None:
             pass
     """
     done = run_pytest(tmp_path, source)
-    assert "the server ended by itself, with exit code 2" in done.stdout
-    assert "did you mean num.partitions?" in done.stdout
+    assert "did you mean num.partitions? (the server ended by itself, with exit code 2)" in done.stdout
+
+
+def test_the_summary_of_a_broker_that_does_not_start_has_the_cause(tmp_path: Path) -> None:
+    """It is one line of the message, which is all that `--tb=no` and the mail of a build show."""
+    source = """
+        @pytest.mark.headgate({"num.partition": "2"})
+        def test_it(headgate_test_broker):
+            pass
+    """
+    done = run_pytest(tmp_path, source, "--tb=no")
+    summary = done.stdout.partition("short test summary info")[2]
+    assert "Failed: there is no setting called num.p" in summary, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -199,7 +210,7 @@ def test_a_broker_that_a_test_asks_for_by_name_is_in_its_report(tmp_path: Path) 
             assert False
     """
     done = run_pytest(tmp_path, source)
-    assert re.search(r"headgate at 127\.0\.0\.1:\d+ -.*\n.* starting version=", done.stdout), done.stdout
+    assert re.search(r"headgate at 127\.0\.0\.1:\d+ call -.*\n.* starting version=", done.stdout), done.stdout
 
 
 def test_settings_of_a_script_may_be_python_values() -> None:
@@ -243,9 +254,60 @@ def test_a_failing_test_shows_what_its_brokers_logged_meanwhile(tmp_path: Path) 
             assert False
     """
     done = run_pytest(tmp_path, source)
-    assert re.search(r"-+ headgate at 127.0.0.1:\d+ -+", done.stdout), done.stdout
+    assert re.search(r"-+ Captured log of headgate at 127.0.0.1:\d+ call -+", done.stdout), done.stdout
     assert "topic created topic=meanwhile" in done.stdout
     assert "topic=before" not in done.stdout and "topic=elsewhere" not in done.stdout
+
+
+def test_an_error_of_a_marker_has_no_log_of_the_broker_of_another_test(tmp_path: Path) -> None:
+    """The test did not begin: nothing was logged during it."""
+    source = """
+        def test_kills(headgate_module_broker):
+            headgate_module_broker.kill()
+
+        @pytest.mark.headgate({"num.partitions": 4})
+        def test_with_a_marker_in_vain(headgate_broker):
+            pass
+    """
+    done = run_pytest(tmp_path, source)
+    assert "1 passed, 1 error" in done.stdout
+    assert "starting version=" not in done.stdout and "a test stopped it" not in done.stdout, done.stdout
+
+
+def test_the_log_is_in_the_file_for_the_build_server(tmp_path: Path) -> None:
+    """With `junit_logging` as for every captured log: pytest writes none of them by default."""
+    source = "def test_fails(headgate_test_broker): assert False"
+    for asked in (True, False):
+        more = ("-o", "junit_logging=log") if asked else ()
+        run_pytest(tmp_path, source, "--junitxml", str(tmp_path / "junit.xml"), *more)
+        assert (" starting version=" in (tmp_path / "junit.xml").read_text()) == asked
+
+
+@pytest.mark.parametrize("deed", ["pass", "kill(second); log_path.unlink()"])
+def test_a_broker_of_a_fixture_of_their_own_is_in_the_report(tmp_path: Path, deed: str) -> None:
+    """Two brokers of one kind come from `headgate.run`. One that ended logs nothing, and is told, too."""
+    source = f"""
+        import os, signal, time
+        import headgate
+
+        @pytest.fixture(scope="module")
+        def second():
+            with headgate.run() as broker:
+                yield broker
+
+        def kill(broker):
+            os.kill(broker.pid, signal.SIGKILL)
+            while not broker.why_ended():
+                time.sleep(0.01)
+
+        def test_fails(second):
+            log_path = second.log_path
+            {deed}
+            assert False
+    """
+    done = run_pytest(tmp_path, source)
+    assert re.search(r"-+ Captured log of headgate at 127.0.0.1:\d+ call -+", done.stdout), done.stdout
+    assert ("the server was ended by SIGKILL" if "kill" in deed else " starting version=") in done.stdout
 
 
 def test_a_broker_that_was_killed_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import among, bootstrap, past_millis, refuse_impossible, seconds, secured, text
+from headgate.admin.arguments import (
+    among,
+    bootstrap,
+    past_millis,
+    refuse_impossible,
+    seconds,
+    secured,
+    text,
+    wait_seconds,
+)
 from headgate.admin.checking import checked
 from headgate.admin.configs import ConfigAdmin
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, IsShareGroup, NothingToReset
@@ -91,21 +100,25 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     # --- groups ---
 
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """Return all groups, sorted by id, or those with one of the states and one of the types.
+        """Return the groups of every type, sorted by id, or those with one of the states and of the types.
 
-        States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
-        Raises ValueError for others.
+        States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`, `Share`), in any
+        case. Raises ValueError for others. Share groups are among them: they have no committed offsets, and
+        `describe_share_groups` and `share_offsets` are for them.
         """
         chosen = among("states", states, groups.STATES), among("types", types, groups.TYPES)
         return groups.list_groups(self.cluster, *chosen)
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | None]:
-        """Return the groups with their members and assignments; None for a group that does not exist."""
+        """Return the groups with their members and assignments.
+
+        None for a group that does not exist, and for a share group: see `describe_share_groups`.
+        """
         found = groups.describe_groups(self.cluster, map(GroupId, group_ids))
         return {str(group_id): group for group_id, group in found.items()}
 
     def describe_group(self, group_id: str) -> GroupDescription | None:
-        """Return one group; None if it does not exist."""
+        """Return one group; None if it does not exist, or is a share group."""
         return self.describe_groups([group_id])[group_id]
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
@@ -120,11 +133,18 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
     def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return committed offsets of a group, of some partitions or all. Others are omitted."""
+        """Return committed offsets of a group, of some partitions or all. Others are omitted.
+
+        A group that does not exist has none, without an error, and a share group has none: see
+        `share_offsets`.
+        """
         return offsets.fetch_offsets(self.cluster, GroupId(group_id), partitions)
 
     def positions(self, group_id: str) -> list[Position]:
-        """Return the positions of all partitions with a committed offset or an assigned member."""
+        """Return the positions of all partitions with a committed offset or an assigned member.
+
+        A share group has none: see `share_offsets`.
+        """
         return self.positions_of(group_id, self.describe_group(group_id))
 
     def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
@@ -253,11 +273,16 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         Times are datetimes with a time zone, or in ms since the epoch.
 
         `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
-        history. A group of which nothing is known has none, without an error. Raises `VersionNotSupported` if
-        the cluster keeps no history.
+        history. A group of which nothing is known has none, without an error, and a share group has none.
+        Raises `ValueError` for a `since` after `until` and a limit below 1, `VersionNotSupported` if the
+        cluster keeps no history.
         """
         scope = scope_of(partitions)
         first, last = (None if time is None else past_millis(time) for time in (since, until))
+        if first is not None and last is not None and first > last:
+            raise ValueError(f"since must not be later than until, and {since!r} is later than {until!r}")
+        if limit < 1:
+            raise ValueError(f"limit must be 1 or more, not {limit}")
         return history.list_changes(self.cluster, GroupId(group_id), scope, first, last, limit)
 
     def offsets_as_of(
@@ -433,10 +458,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         An owner revokes with its next heartbeat; one that does not is removed after its rebalance timeout, in
         Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after
-        `timeout_s`.
+        `timeout_s`; `ValueError` for a negative time.
         """
-        wanted = set(partitions)
-        return wait_until_released(self.cluster, GroupId(group_id), wanted, timeout_s, on_progress)
+        wanted, limit_s = set(partitions), wait_seconds("timeout_s", timeout_s)
+        return wait_until_released(self.cluster, GroupId(group_id), wanted, limit_s, on_progress)
 
     def plan_rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> list[PlannedOffset]:
         """Return what a rewind would set, from what is committed now. Raises what `plan_reset` raises."""
@@ -457,8 +482,9 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         `targets` has an offset for each partition, or any other target of a reset. `timeout_s` is for the
         release. On any failure, of the caller's own too, the offsets are put back and the partitions resumed
         before it is raised; where that fails, `RewindUnfinished`: the same call again finishes it. To undo a
-        rewind, rewind to what it says was committed before.
+        rewind, rewind to what it says was committed before. Raises `ValueError` for a negative time.
         """
+        wait_seconds("timeout_s", timeout_s)
         rewind = self._rewind(group_id, targets)
         rewind.reason, rewind.caller = reason, caller
         rewind.timeout_s, rewind.on_progress = timeout_s, on_progress

@@ -56,6 +56,13 @@ def seconds(name: str, value: object) -> float:
     return value
 
 
+def wait_seconds(name: str, value: float) -> float:
+    """Return how long to wait. Raises ValueError for a negative time."""
+    if value < 0:
+        raise ValueError(f"{name} must be 0 seconds or more, not {value!r}")
+    return value
+
+
 def whole(name: str, value: object) -> int:
     """Return a whole number. Raises TypeError for anything else, such as a text, a timedelta or True."""
     if not isinstance(value, int) or isinstance(value, bool):

@@ -77,7 +77,7 @@ class _Cancellable:
 
 
 class AsyncAdmin:
-    """The same as `Admin`, with coroutines. Close it, or use it in an `async with` block.
+    """The same as `Admin`, with coroutines for asyncio. Close it, or use it in an `async with` block.
 
     One thread makes the calls, one after another, so that the event loop never waits. A call whose task is
     cancelled is not begun, or ends in that thread before the next one begins. One that waits for members
@@ -101,6 +101,7 @@ class AsyncAdmin:
 
     async def close(self) -> None:
         """Close all connections, after the calls that were begun, also if this call is cancelled."""
+        _event_loop()
         if not self._is_closed:
             closing = self._own_thread().submit(self._admin.close)
             self._is_closed = True
@@ -108,6 +109,7 @@ class AsyncAdmin:
             await asyncio.shield(asyncio.wrap_future(closing))
 
     async def __aenter__(self) -> Self:
+        _event_loop()
         return self
 
     async def __aexit__(
@@ -120,7 +122,7 @@ class AsyncAdmin:
     ) -> asyncio.Future[ResultT]:
         if self._is_closed:
             raise RuntimeError("this AsyncAdmin is closed; make a new one")
-        loop = asyncio.get_running_loop()
+        loop = _event_loop()
         return loop.run_in_executor(self._own_thread(), partial(method, *args, **kwargs))
 
     def _own_thread(self) -> ThreadPoolExecutor:
@@ -130,19 +132,23 @@ class AsyncAdmin:
         return self._thread
 
     async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """Return all groups, sorted by id, or those with one of the states and one of the types.
+        """Return the groups of every type, sorted by id, or those with one of the states and of the types.
 
-        States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
-        Raises ValueError for others.
+        States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`, `Share`), in any
+        case. Raises ValueError for others. Share groups are among them: they have no committed offsets, and
+        `describe_share_groups` and `share_offsets` are for them.
         """
         return await self._call(self._admin.list_groups, states, types)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | None]:
-        """Return the groups with their members and assignments; None for a group that does not exist."""
+        """Return the groups with their members and assignments.
+
+        None for a group that does not exist, and for a share group: see `describe_share_groups`.
+        """
         return await self._call(self._admin.describe_groups, group_ids)
 
     async def describe_group(self, group_id: str) -> GroupDescription | None:
-        """Return one group; None if it does not exist."""
+        """Return one group; None if it does not exist, or is a share group."""
         return await self._call(self._admin.describe_group, group_id)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
@@ -155,11 +161,18 @@ class AsyncAdmin:
     async def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return committed offsets of a group, of some partitions or all. Others are omitted."""
+        """Return committed offsets of a group, of some partitions or all. Others are omitted.
+
+        A group that does not exist has none, without an error, and a share group has none: see
+        `share_offsets`.
+        """
         return await self._call(self._admin.committed_offsets, group_id, partitions)
 
     async def positions(self, group_id: str) -> list[Position]:
-        """Return the positions of all partitions with a committed offset or an assigned member."""
+        """Return the positions of all partitions with a committed offset or an assigned member.
+
+        A share group has none: see `share_offsets`.
+        """
         return await self._call(self._admin.positions, group_id)
 
     async def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
@@ -250,8 +263,9 @@ class AsyncAdmin:
         Times are datetimes with a time zone, or in ms since the epoch.
 
         `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
-        history. A group of which nothing is known has none, without an error. Raises `VersionNotSupported` if
-        the cluster keeps no history.
+        history. A group of which nothing is known has none, without an error, and a share group has none.
+        Raises `ValueError` for a `since` after `until` and a limit below 1, `VersionNotSupported` if the
+        cluster keeps no history.
         """
         return await self._call(
             self._admin.offset_history, group_id, partitions, since=since, until=until, limit=limit
@@ -384,7 +398,7 @@ class AsyncAdmin:
 
         An owner revokes with its next heartbeat; one that does not is removed after its rebalance timeout, in
         Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after
-        `timeout_s`.
+        `timeout_s`; `ValueError` for a negative time.
         """
         with _Cancellable() as call:
             return await self._call(
@@ -412,7 +426,7 @@ class AsyncAdmin:
         `targets` has an offset for each partition, or any other target of a reset. `timeout_s` is for the
         release. On any failure, of the caller's own too, the offsets are put back and the partitions resumed
         before it is raised; where that fails, `RewindUnfinished`: the same call again finishes it. To undo a
-        rewind, rewind to what it says was committed before.
+        rewind, rewind to what it says was committed before. Raises `ValueError` for a negative time.
         """
         with _Cancellable() as call:
             return await self._call(
@@ -580,7 +594,7 @@ class AsyncAdmin:
 
         Members may acknowledge what they have for `timeout_s`; meanwhile locks end. Raises `NotReleased`
         after that time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if
-        they are not; `VersionNotSupported` from a server that cannot pause.
+        they are not; `VersionNotSupported` from a server that cannot pause; `ValueError` for a negative time.
         """
         with _Cancellable() as call:
             return await self._call(
@@ -728,3 +742,14 @@ class AsyncAdmin:
         Returns what `fence_producers` returns. Raises `RequestRefused`.
         """
         return await self._call(self._admin.force_terminate_transaction, transactional_id)
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop. Raises RuntimeError, with what to do, where none of asyncio runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "AsyncAdmin needs an event loop of asyncio, and none runs here; with trio, call the methods of "
+            "Admin by trio.to_thread.run_sync"
+        ) from None

@@ -37,6 +37,7 @@ _NAMES = {
     TopicPartition: "a TopicPartition, for instance TopicPartition('flights', 0)",
 }
 _EXAMPLE = ", for instance "
+_SEVERAL_STRINGS = f"several strings{_EXAMPLE}a list"
 _MOST_PARTITION = (1 << 31) - 1
 """Partitions have 32 bits in requests. The broker answers negative ones with an error."""
 _MOST_SHOWN = 200
@@ -64,6 +65,8 @@ class Mistyped(Exception):
         hint = ""
         if "TopicPartition" in self.expected and isinstance(self.value, str):
             hint = f"; partitions_of({shown}) returns all partitions of a topic"
+        elif _SEVERAL_STRINGS in self.expected and isinstance(self.value, str):
+            hint = f"; did you mean [{shown}]?"
         return f"{' '.join([*self.where, argument])} must be {self.expected}, not {shown}{hint}"
 
 
@@ -150,7 +153,7 @@ def described(hint: Any) -> str:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a dict"
     if isinstance(origin, type) and issubclass(origin, Iterable):
-        return "several strings, for instance ['flights']" if parts[0] is str else _several(parts[0])
+        return _SEVERAL_STRINGS if parts[0] is str else _several(parts[0])
     if isinstance(hint, type) and issubclass(hint, Enum):
         return f"a {hint.__name__}, for instance {hint.__name__}.{next(iter(hint)).name}"
     return _NAMES.get(hint) or f"a {hint.__name__}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
 from headgate.client.history import ChangeAuthor, Earlier, OffsetHistory, Scope, TopicNow
 from headgate.client.offsets import NO_LEADER_EPOCH, CommittedOffset
-from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,10 @@ class PlannedRestore:
     """The committed offset at the time of the plan; None: no committed offset."""
     restored: CommittedOffset | None
     """The offset to commit; None: the committed offset is removed."""
-    topic_id: TopicId = ZERO_TOPIC_ID
-    """The id of the topic, so that the plan fails if the topic is deleted. Zero: identified by name."""
+    topic_id: str | None = None
+    """The id of the topic as Kafka's tools print it, so that the plan fails if the topic is deleted. None:
+    identified by name.
+    """
     past_offset: int | None = None
     """The offset of the past, if its records were removed since. A restore then has the start of the log as
     `restored`; an undo has the offset of the past itself.
@@ -180,7 +182,7 @@ def from_log_starts(
 
 def topic_ids(planned: Iterable[PlannedRestore]) -> dict[TopicName, TopicId]:
     """Return the known ids of the planned topics."""
-    return {each.partition.topic: each.topic_id for each in planned if each.topic_id != ZERO_TOPIC_ID}
+    return {each.partition.topic: topic_id_of(each.topic_id) for each in planned if each.topic_id is not None}
 
 
 def _planned(
@@ -190,7 +192,7 @@ def _planned(
     restored: CommittedOffset | None,
 ) -> PlannedRestore:
     topic = history.topics.get(partition.topic)
-    return PlannedRestore(partition, committed, restored, topic.topic_id if topic else ZERO_TOPIC_ID)
+    return PlannedRestore(partition, committed, restored, topic.topic_id if topic else None)
 
 
 def _gone(group_id: GroupId, history: OffsetHistory, partitions: Iterable[TopicPartition]) -> TopicGone:

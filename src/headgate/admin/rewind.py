@@ -30,7 +30,7 @@ from headgate.client.cluster import Cluster
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
-from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_of
 
 REWIND_REASON: Final = "rewind"
 """With this word begins the reason of every pause that a rewind makes."""
@@ -158,7 +158,7 @@ class Rewind:
             paused = self._wait()
             self._tell(RewindStep.SETTING)
             planned = self.plan()
-            self.topic_ids = {one.partition.topic: one.topic_id for one in paused.values()}
+            self.topic_ids = {one.partition.topic: topic_id_of(one.topic_id) for one in paused.values()}
             self._set(planned, done)
             self._tell(RewindStep.RESUMING)
         except BaseException as failure:

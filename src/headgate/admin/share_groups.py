@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.admin.arguments import among, refuse_impossible
+from headgate.admin.arguments import among, refuse_impossible, wait_seconds
 from headgate.admin.checking import checked
 from headgate.admin.errors import NothingToReset
 from headgate.admin.pausing import OnWaiting
@@ -94,7 +94,7 @@ class ShareGroupAdmin:
 
         Members may acknowledge what they have for `timeout_s`; meanwhile locks end. Raises `NotReleased`
         after that time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if
-        they are not; `VersionNotSupported` from a server that cannot pause.
+        they are not; `VersionNotSupported` from a server that cannot pause; `ValueError` for a negative time.
         """
         rewind = ShareRewind(
             cluster=self.cluster,
@@ -102,7 +102,7 @@ class ShareGroupAdmin:
             starts=starts,
             reason=reason,
             caller=caller,
-            timeout_s=timeout_s,
+            timeout_s=wait_seconds("timeout_s", timeout_s),
             on_waiting=on_waiting,
         )
         return rewind.run()

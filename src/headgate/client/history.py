@@ -10,7 +10,15 @@ from typing import Final, NamedTuple
 from headgate.client.cluster import Cluster
 from headgate.client.errors import check
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import (
+    ZERO_TOPIC_ID,
+    GroupId,
+    Millis,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    topic_id_text,
+)
 from headgate.wire.extensions.describe_offset_history import (
     DescribeOffsetHistoryRequest,
     DescribeOffsetHistoryRequestTopic,
@@ -82,7 +90,8 @@ class OffsetChange:
 class HistoryTopic:
     """The topic that has the name now: its id and the time of its creation, in ms."""
 
-    topic_id: TopicId
+    topic_id: str
+    """As Kafka's tools print it."""
     created: Millis
 
 
@@ -157,7 +166,7 @@ def _read(response: DescribeOffsetHistoryResponse) -> OffsetHistory:
     for topic in response.topics:
         name, former = TopicName(topic.name), TopicNow.DELETED
         if topic.topic_id != ZERO_TOPIC_ID:
-            topics[name] = HistoryTopic(TopicId(topic.topic_id), Millis(topic.created_ms))
+            topics[name] = HistoryTopic(topic_id_text(TopicId(topic.topic_id)), Millis(topic.created_ms))
             former = TopicNow.RECREATED
         for each in topic.partitions:
             where, own = TopicPartition(name, each.partition_index), len(each.entries) - each.former_entries

@@ -12,7 +12,7 @@ from headgate.client.connection import Connection
 from headgate.client.errors import ClientError, RequestRefused, check, check_parts
 from headgate.client.offsets import by_topic
 from headgate.client.survey import Answers, Survey
-from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_text
 from headgate.wire.extensions.list_paused_partitions import (
     ListPausedPartitionsRequest,
     ListPausedPartitionsResponse,
@@ -39,7 +39,8 @@ class PausedPartition:
     """A paused partition of a group."""
 
     partition: TopicPartition
-    topic_id: TopicId
+    topic_id: str
+    """The id as Kafka's tools print it."""
     state: PauseState
     owner: str | None
     """The id of the member that has not released it; None if it is released."""
@@ -148,7 +149,7 @@ def _paused(
 ) -> PausedPartition:
     return PausedPartition(
         partition=where,
-        topic_id=topic_id,
+        topic_id=topic_id_text(topic_id),
         state=PauseState.PAUSING if one.state == _PAUSING else PauseState.PAUSED,
         owner=one.owner,
         since=Millis(one.since_ms),

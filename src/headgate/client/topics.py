@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from headgate.client.cluster import Cluster
 from headgate.client.connection import Connection
 from headgate.client.errors import PartlyRefused, RequestRefused, check, check_parts
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import ZERO_TOPIC_ID, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import ZERO_TOPIC_ID, TopicId, TopicName, TopicPartition, topic_id_text
 from headgate.wire.messages import create_partitions as partitions_wire
 from headgate.wire.messages import create_topics as create
 from headgate.wire.messages import delete_records as records_wire
@@ -22,7 +20,6 @@ from headgate.wire.messages.metadata import MetadataResponsePartition, MetadataR
 BROKERS_CHOICE = -1
 """As a number of partitions or replicas: what the broker's settings say."""
 _NOBODY = -1
-_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +61,17 @@ class NewTopic:
     name: str
     partitions: int = BROKERS_CHOICE
     replication_factor: int = BROKERS_CHOICE
-    configs: Mapping[str, str] = field(default_factory=lambda: _NO_SETTINGS)
+    configs: Mapping[str, str] = field(default_factory=dict)
     assignment: Sequence[Sequence[int]] = ()
     """The nodes of each partition, the first of which becomes the leader; instead of the two numbers."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for an assignment together with one of the numbers that it determines."""
+        if self.assignment and (self.partitions, self.replication_factor) != (BROKERS_CHOICE, BROKERS_CHOICE):
+            raise ValueError(
+                f"topic {self.name}: the assignment determines the numbers of partitions and replicas; leave "
+                "out partitions and replication_factor"
+            )
 
 
 def describe_topics(
@@ -99,7 +104,7 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
     parts = sorted(topic.partitions, key=lambda one: one.partition_index)
     return TopicDescription(
         name=str(topic.name),
-        topic_id=text_of(TopicId(topic.topic_id)),
+        topic_id=_known_id(TopicId(topic.topic_id)),
         is_internal=topic.is_internal,
         partitions=tuple(map(_partition, parts)),
     )
@@ -153,7 +158,7 @@ def _from_pages(
     parts = sorted((one for page in pages for one in page.partitions), key=lambda one: one.partition_index)
     return TopicDescription(
         name=name,
-        topic_id=text_of(TopicId(pages[0].topic_id)),
+        topic_id=_known_id(TopicId(pages[0].topic_id)),
         is_internal=pages[0].is_internal,
         partitions=tuple(
             PartitionDescription(
@@ -170,9 +175,8 @@ def _from_pages(
     )
 
 
-def text_of(topic_id: TopicId) -> str | None:
-    """Return an id as Kafka's tools print it; None for the id of no topic."""
-    return None if topic_id == ZERO_TOPIC_ID else urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+def _known_id(topic_id: TopicId) -> str | None:
+    return None if topic_id == ZERO_TOPIC_ID else topic_id_text(topic_id)
 
 
 # --- changes, which the controller makes ---

@@ -1,11 +1,13 @@
 """Identifiers and units. Each has its own type, so that the type checker finds a mistaken argument.
 
 Times are milliseconds since the epoch (`Millis`). Durations are plain `int`, and their names end in `_ms`.
-A topic id is its 16 bytes as on the wire; `ZERO_TOPIC_ID` means "no id".
+A topic id is its 16 bytes as on the wire; `ZERO_TOPIC_ID` means "no id". Users get and give it as the text
+that Kafka's tools print.
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple, NewType, Self
 
 GroupId = NewType("GroupId", str)
@@ -17,6 +19,20 @@ ProducerId = NewType("ProducerId", int)
 Millis = NewType("Millis", int)
 
 ZERO_TOPIC_ID = TopicId(bytes(16))
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Return a topic id as Kafka's tools print it: URL-safe base64, without padding."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def topic_id_of(text: str) -> TopicId:
+    """Return the topic id of such a text. Raises ValueError for a text that is none."""
+    topic_id = urlsafe_b64decode(text + "==")
+    if len(topic_id) != 16 or topic_id_text(TopicId(topic_id)) != text:
+        raise ValueError(f"a topic id has 22 letters, digits, '-' or '_', not {text!r}")
+    return TopicId(topic_id)
+
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
 SHARE_STATE_TOPIC = TopicName("__share_group_state")

@@ -5,10 +5,9 @@ These records have topic ids, not names; ids are shown as Kafka shows them, in U
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from typing import Any, assert_never
 
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import topic_id_text
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,
@@ -78,11 +77,6 @@ def consumer_event(record: ConsumerRecord) -> Event:
                 "state_timestamp": microseconds(record.timestamp),
             }
     assert_never(record)
-
-
-def topic_id_text(topic_id: TopicId) -> str:
-    """Return a topic id as Kafka prints it."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def _tombstone(record: ConsumerGroupTombstone) -> Event:

@@ -12,7 +12,7 @@ import struct
 import pyarrow as pa
 
 from headgate.domain.assigned_partitions import read_assignment
-from headgate.domain.ids import TopicPartition
+from headgate.domain.ids import TopicPartition, topic_id_text
 from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
 from headgate.records import (
@@ -30,7 +30,7 @@ from headgate.records.share_group_model import is_share_group_record
 from headgate.spark import arrow
 from headgate.spark.arrow import Rows
 from headgate.spark.commit_columns import is_offset_commit
-from headgate.spark.consumer_events import consumer_event, topic_id_text
+from headgate.spark.consumer_events import consumer_event
 from headgate.spark.event_rows import MALFORMED, OTHER, Event, event_columns, keys_and_values
 from headgate.spark.schemas import GROUP_EVENTS
 from headgate.spark.share_events import share_event

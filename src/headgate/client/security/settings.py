@@ -88,8 +88,11 @@ class Security:
     def of(cls, properties: Mapping[str, str], token: Callable[[], str] | None = None) -> Security:
         """Return the security of these properties; `token` returns a token for OAUTHBEARER.
 
-        Raises `SecurityProblem` for an invalid property, or a file that cannot be used.
+        Raises `SecurityProblem` for an invalid property, or a file that cannot be used; `TypeError` for a
+        token that is no function.
         """
+        if token is not None and not callable(token):
+            raise TypeError("token must be a function that returns a token, not the token itself")
         for name, value in properties.items():
             _check_name(name)
             _check_value(name, value)

@@ -11,10 +11,9 @@ from headgate.client.cluster import EARLIEST, LATEST, Cluster
 from headgate.client.ends import known_ends
 from headgate.client.errors import RequestRefused
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId, TopicName, TopicPartition, topic_id_text
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import SyncMark, load_sync_mark
-from headgate.spark.consumer_events import topic_id_text
 from headgate.spark.directory import CompactedWhileRead, segment_files, topics_in
 from headgate.spark.landing.reading import options_of
 from headgate.spark.options import Options
