@@ -444,9 +444,9 @@ def test_a_plain_connection_to_a_port_with_tls_is_told_what_to_set(listen: Liste
     for security, protocols in ((NOT_SECURED, "SSL or SASL_SSL"), (sasl("PLAIN"), "SASL_SSL")):
         with Cluster(address, 5, security=security) as cluster, pytest.raises(TlsFailed) as raised:
             cluster.metadata()
-        assert f"{address} answers in TLS; set security.protocol to {protocols} in the file" in str(
-            raised.value
-        )
+        told = str(raised.value)
+        assert f"{address} answers in TLS; set security.protocol to {protocols} in the file" in told
+        assert told.endswith("or in Spark by the option kafka.security.protocol")
 
 
 def test_a_port_that_needs_sasl_is_told_after_all_attempts(listen: Listen, trusted: Path) -> None:

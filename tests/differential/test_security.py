@@ -298,7 +298,7 @@ def test_a_plain_connection_to_a_secured_port_is_explained(kafka: Secured, liste
     message = refusal(kafka.at(listener), {}, ClientError)
     assert kafka.at(listener) in message
     assert "set security.protocol " in message
-    assert "in the file of --command-config, or in Python in `security`" in message
+    assert "in the file of --command-config, in Python in `security`, or in Spark" in message
 
 
 def test_tls_without_sasl_to_a_port_with_both_is_explained(kafka: Secured) -> None:

@@ -59,6 +59,7 @@ from headgate.spark.landing.job import SourceAway
 from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
+from headgate.spark.landing.work import Result, Task
 from headgate.spark.options import OptionError
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
@@ -170,6 +171,23 @@ def test_a_disk_that_is_full_loses_nothing(broker: Broker, tmp_path: Path, has_d
         land(str(broker.directory), str(target), delta=has_delta)
         check(broker, target)
         check_states(target)
+
+
+def test_the_rows_of_an_interrupted_landing_are_counted_by_the_next_one(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """Those of the tables that are made from the state of groups, too, which was there already."""
+
+    def interrupted(tasks: Sequence[Task]) -> list[Result]:
+        run_here(tasks)
+        raise KeyboardInterrupt
+
+    source, target = str(broker.directory), str(tmp_path / "tables")
+    with pytest.raises(KeyboardInterrupt):
+        land(source, target, interrupted)
+    landed = land(source, target)
+    assert landed.rows == land(source, str(tmp_path / "others")).rows
+    assert landed.rows["rebalances"] == len(rows(Path(target), "rebalances")) > 0
 
 
 def test_two_attempts_at_one_file_do_not_disturb_each_other(

@@ -148,8 +148,24 @@ def test_an_undo_of_a_stopped_streams_last_commit_is_seen(start: Start, admin: A
 
 def test_a_topic_that_does_not_exist_is_told_with_those_that_do(start: Start, topic: str) -> None:
     """As by a batch read: most often the name is mistyped."""
-    with pytest.raises(MissingData, match=rf"no topic '{topic}x' at .* \(topics there: .*{topic}"):
-        start(Checkpoint(), subscribe=f"{topic}x").trigger()
+    told = rf"no topic '{topic}x' at .* \(topics there: .*{topic}.*; a topic must exist before the stream "
+    for first in (Engine.trigger, Engine.available_now):
+        with pytest.raises(MissingData, match=told):
+            first(start(Checkpoint(), subscribe=f"{topic}x"))
+
+
+def test_a_topic_that_was_deleted_before_a_later_start_can_be_left_out(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """Its offsets are lost data, other than a name that was mistyped at the first start."""
+    other = f"{topic}_other"
+    create(broker, other)
+    first = start(Checkpoint(), subscribe=f"{topic},{other}")
+    first.available_now()
+    first.stop()
+    admin.delete_topics([other])
+    with pytest.raises(MissingData, match=f"no topic '{other}'.*; set failOnDataLoss to false to read what"):
+        start(first.checkpoint, subscribe=f"{topic},{other}").available_now()
 
 
 def test_starting_offsets_outside_of_the_log_are_not_committed(

@@ -600,10 +600,23 @@ def test_a_checkpoint_of_another_source_is_refused(offsets: dict[str, Any]) -> N
     reader = GroupStreamReader(
         parse_stream({"kafka.bootstrap.servers": "a:1", "group.id": "g", "subscribe": "t"}), STREAM_RECORDS
     )
-    with pytest.raises(ForeignOffsets, match="offsets of another source") as refused:
+    told = "offsets of another source.* give it startingOffsets: the last line of offsets/N in the old"
+    with pytest.raises(ForeignOffsets, match=told) as refused:
         reader.partitions(offsets, offsets)
     assert refused.value.__suppress_context__
     assert refused.value.__cause__ is None
+
+
+def test_a_new_checkpoint_goes_on_where_sparks_own_source_ended(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """Its offsets have the form of startingOffsets. Partitions that they do not name begin at their start."""
+    admin.create_partitions({topic: 5})
+    for partition in (2, 3, 4):
+        produce(broker, topic, partition, 2)
+    ended = {"0": 7, "1": 10, "2": -1, "3": -2}
+    rows = start(Checkpoint(), startingOffsets=json.dumps({topic: ended})).trigger()
+    assert [places(rows, partition) for partition in range(5)] == [[7, 8, 9], [], [], [0, 1], [0, 1]]
 
 
 @pytest.mark.parametrize(

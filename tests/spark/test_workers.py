@@ -6,13 +6,17 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.waiting import wait_until
 
+from headgate.fleet.audit import run_on_spark as run_audit_on_spark
+from headgate.spark.landing import run_on_spark as run_landing_on_spark
 from headgate.spark.landing.workers import run_in_workers
+from headgate.spark.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,3 +58,13 @@ def _runs(process_id: int) -> bool:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.parametrize("run_on_spark", [run_landing_on_spark, run_audit_on_spark])
+def test_a_session_of_spark_connect_is_refused_with_what_to_do(
+    run_on_spark: Callable[[SparkSession], object],
+) -> None:
+    """It has no context: an error of Spark about the JVM would tell nobody what to do."""
+    session: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(OptionError, match=r"Spark Connect cannot .*: leave out run_on_spark.*spark-submit"):
+        run_on_spark(session)

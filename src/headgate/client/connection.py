@@ -69,7 +69,10 @@ _READS = (
 )
 """How the names of requests begin that change nothing."""
 _TLS_ALERT = b"\x15\x03"
-_WHERE_TO_SET = "in the file of --command-config, or in Python in `security`"
+_WHERE_TO_SET = (
+    "in the file of --command-config, in Python in `security`, or in Spark by the option "
+    "kafka.security.protocol"
+)
 _MAY_NEED_TLS_OR_SASL = f"; if this port needs TLS or SASL, set security.protocol {_WHERE_TO_SET}"
 _MAY_NEED_SASL = "; if this port needs SASL too, set security.protocol to SASL_SSL"
 _NO_BROKER = "; check that a Kafka broker listens there"

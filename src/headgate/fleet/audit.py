@@ -25,6 +25,7 @@ from headgate.fleet.replay import replay
 from headgate.fleet.rules import Finding, Rules, findings
 from headgate.log.batch_scan import CorruptLog
 from headgate.spark.directory import CompactedWhileRead, topics_in
+from headgate.spark.landing.workers import context_of
 from headgate.spark.options import Options, parse, source_option
 from headgate.spark.plan import MissingData
 from headgate.topics.catalogue import CatalogueCorrupt
@@ -88,8 +89,12 @@ def run_here(tasks: Sequence[AuditTask]) -> Iterator[PartitionFacts]:
 
 
 def run_on_spark(spark: SparkSession) -> Run:
-    """Run the tasks in the workers of a session, one Spark task each."""
-    return lambda tasks: spark.sparkContext.parallelize(list(tasks), len(tasks)).map(look).toLocalIterator()
+    """Run the tasks in the workers of a session, one Spark task each.
+
+    Raises OptionError for a session of Spark Connect.
+    """
+    context = context_of(spark)
+    return lambda tasks: context.parallelize(list(tasks), len(tasks)).map(look).toLocalIterator()
 
 
 def look(task: AuditTask) -> PartitionFacts:

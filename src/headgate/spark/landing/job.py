@@ -52,7 +52,7 @@ from headgate.spark.landing.work import (
     failure_of,
     try_task,
 )
-from headgate.spark.landing.workers import run_in_workers
+from headgate.spark.landing.workers import context_of, run_in_workers
 from headgate.spark.options import OptionError, Options, parse, source_option
 
 if TYPE_CHECKING:
@@ -92,7 +92,11 @@ def run_here(tasks: Sequence[Task]) -> list[Result]:
 
 
 def run_on_spark(spark: SparkSession) -> Run:
-    """Run the tasks in the workers of a session, one Spark task each."""
+    """Run the tasks in the workers of a session, one Spark task each.
+
+    Raises OptionError for a session of Spark Connect.
+    """
+    context_of(spark)
     return lambda tasks: run_in_workers(spark, try_task, tasks)
 
 

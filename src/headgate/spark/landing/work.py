@@ -218,15 +218,27 @@ def _views_of(task: LandingTask) -> list[str]:
 
 
 def _write(task: LandingTask, table: str, rows: pa.Table, *, has_gap: bool = False) -> int:
-    """Write sorted rows to a file for each date."""
-    target = Folder(task.target)
+    """Write sorted rows to a file for each date; return how many there are."""
+    target, count = Folder(task.target), 0
     for date, of_date in by_date(rows, tables.TIME[table]):
         name = tables.range_file(table, task.where.partition, date, task.start, task.end)
         # An attempt before this one may have read records that were removed from the log since.
-        if has_gap and target.has(name) and target.footer(name).num_rows > of_date.num_rows:
-            continue
-        target.write_table(name, with_size(of_date))
-    return int(rows.num_rows)
+        there = target.footer(name).num_rows if has_gap and target.has(name) else 0
+        if there <= of_date.num_rows:
+            target.write_table(name, with_size(of_date))
+        count += max(there, of_date.num_rows)
+    return count
+
+
+def _rows_there(task: LandingTask, table: str) -> int:
+    """Return how many rows an earlier attempt wrote to the files of the range."""
+    target = Folder(task.target)
+    names = target.names(f"{table}/log_partition={task.where.partition}")
+    return sum(
+        target.footer(name).num_rows
+        for name in names
+        if tables.is_landed(name) and tables.bounds_in(name) == (task.start, task.end)
+    )
 
 
 # --- states ---
@@ -306,9 +318,10 @@ def _advance_offsets(
 def _advance_groups(
     task: LandingTask, state: groups.Groups, views: dict[str, pa.Table], is_anew: bool
 ) -> dict[str, int]:
-    """Bring the tables of groups to the end of the range, and their state last."""
-    if state.end == task.end:
-        return {}
+    """Bring the tables of groups to the end of the range, and their state last; return the new rows."""
+    if state.end == task.end:  # an earlier attempt has done so
+        growing = [table for table in (tables.REBALANCES, tables.PAUSES) if table in task.tables]
+        return {table: _rows_there(task, table) for table in growing}
     target = Folder(task.target)
     if is_anew:
         state = groups.Groups(task.log_start)

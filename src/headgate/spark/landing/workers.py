@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from headgate.spark.options import OptionError
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -24,11 +26,24 @@ END_TIMEOUT_S = 30.0
 _PAUSE_S = 0.05
 
 
+def context_of(spark: SparkSession) -> SparkContext:
+    """Return the context of a session, which gives workers tasks of Python.
+
+    Raises OptionError for a session of Spark Connect, which has none.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise OptionError(
+            "a session of Spark Connect cannot give tasks to workers: leave out run_on_spark, which does the "
+            "work in this process, or run this in the driver, for instance by spark-submit"
+        )
+    return spark.sparkContext
+
+
 def run_in_workers(spark: SparkSession, function: Callable[[_T], _R], tasks: Sequence[_T]) -> list[_R]:
     """Call the function with each task, in one Spark task each. If it is interrupted, the tasks end first."""
     if not tasks:
         return []
-    context, tag = spark.sparkContext, f"headgate-{uuid.uuid4().hex}"
+    context, tag = context_of(spark), f"headgate-{uuid.uuid4().hex}"
     given = context.parallelize(list(tasks), len(tasks))
     context.addJobTag(tag)
     try:

@@ -78,7 +78,7 @@ class StreamGroup:
         The stream joins only to commit where partitions start. A batch that is repeated needs none of that:
         its checkpoint knows the member whose place the stream takes.
         """
-        topics = self._topics()
+        topics = self._topics(is_first_start=True)
         partitions = self._existing(topics)
         self._check_given(partitions)
         committed = fetch_offsets(self.cluster, self.options.group_id, partitions)
@@ -116,7 +116,8 @@ class StreamGroup:
 
     def log_ends(self) -> dict[TopicPartition, int]:
         """Return the end of every partition; of committed records, the first open transaction."""
-        return self.cluster.list_offsets(dict.fromkeys(self._existing(self._topics()), LATEST), self._level)
+        topics = self._topics(is_first_start=not fetch_offsets(self.cluster, self.options.group_id))
+        return self.cluster.list_offsets(dict.fromkeys(self._existing(topics), LATEST), self._level)
 
     def following(
         self, start: StreamOffsets, most: int | None, targets: Mapping[TopicPartition, int] | None
@@ -291,12 +292,18 @@ class StreamGroup:
             wait_until_assigned(self._member, self.cluster, wanted, self.options.read.timeout_s)
         return self._member
 
-    def _topics(self) -> dict[TopicName, Topic]:
-        """Return the subscribed topics, and report those that do not exist."""
+    def _topics(self, *, is_first_start: bool) -> dict[TopicName, Topic]:
+        """Return the subscribed topics, and report those that do not exist.
+
+        At the first start nothing can be lost yet: most often the name is mistyped.
+        """
         existing = subscribed_topics(self.cluster, self.options)
         for name in self.options.topics:
             if name not in existing:
-                self._lose(absent_topic(self.cluster, self.options.read, name))
+                absent = absent_topic(self.cluster, self.options.read, name)
+                if is_first_start and self.options.read.fail_on_data_loss:
+                    raise MissingData(f"{absent}; a topic must exist before the stream starts")
+                self._lose(absent)
         return existing
 
     def _existing(self, topics: Mapping[TopicName, Topic]) -> list[TopicPartition]:

@@ -71,8 +71,9 @@ class StreamOffsets:
             )
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             raise ForeignOffsets(
-                f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one "
-                "(after Spark's Kafka source, give the last line of its offsets as startingOffsets)"
+                f"the checkpoint is damaged, or has offsets of another source: {data}; begin with a new one. "
+                "After Spark's Kafka source give it startingOffsets: the last line of offsets/N in the old "
+                "checkpoint, N being the newest file in commits; by default it starts at the ends of the logs"
             ) from problem
 
 
