@@ -1,4 +1,4 @@
-"""Where Headgate answers otherwise than Apache Kafka, and means to: each with its reason.
+"""Where Headgate answers otherwise than Apache Kafka, and means to; `docs/differences.md` says why.
 
 A difference is accepted if scenario, step and path match (`*` stands for anything), both values are those
 that stand here, and the answer it is in is such as is said. What stands here and is seen no more has to go:
@@ -21,9 +21,9 @@ ANY = object()
 INVALID_REQUEST = 42
 CONTROL = 0x20
 """The bit of a batch's attributes."""
-_NEGATIVE = "An offset is not negative."
-_STUMBLES = "A partition with a negative number does not exist: Kafka stumbles over it."
-_RAISES_EPOCH = "Altered offsets raise the group epoch (KAFKA-20910)."
+_NEGATIVE = "A start offset is not negative"
+_NAMED_FAULT = "A malformed request gets the error that names its fault"
+_RAISES_EPOCH = "Altered start offsets raise the group epoch"
 
 
 def _anything(_answer: Any) -> bool:
@@ -39,7 +39,8 @@ class Accepted:
     path: str
     kafka: Any
     headgate: Any
-    reason: str
+    difference: str
+    """Its title in `docs/differences.md`."""
     where: Callable[[Any], bool] = _anything
     """Of the whole answer of Headgate's whether the difference may be in it."""
 
@@ -122,26 +123,26 @@ def _leads_at_once(answer: Any) -> bool:
     return bool(answer["skip_assignment"] and answer["leader"] == answer["member_id"])
 
 
-_NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, which it never writes down."
+_NO_TRACE = "A refused join leaves no group"
 
-_NOT_OURS = "Settings of what Headgate has not got: tiered storage, streams groups."
+_NOT_OURS = "No settings of tiered storage and of Streams groups"
 
 NOT_SPOKEN = {
-    "Streams groups.": (88, 89),
-    "Security: SASL, ACLs, tokens, quotas.": (17, 29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51),
-    "Several nodes, several disks, and the controller's affairs.": (34, 43, 45, 55, 57, 64, 80, 81),
+    "Streams groups": (88, 89),
+    "Security: SASL, ACLs, tokens, quotas": (17, 29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51),
+    "Several nodes, several disks, and the controller's affairs": (34, 43, 45, 55, 57, 64, 80, 81),
 }
 """API keys that Headgate does not advertise, for it does not speak them."""
 
-_ONE_NODE = "Features of a cluster that is upgraded piece by piece, which one node is not."
+_MORE_APIS = "More APIs"
+_NAME = "A share group has a name"
+_WITHOUT_PARTITIONS = "Topics and markers without partitions are answered, too"
+_ONE_NODE = "No features of a cluster that is upgraded node by node"
 _FEATURES = ("metadata", "kraft", "group", "streams", "eligible.leader.replicas")
 
-_LOST_ANSWER = (
-    "A static member whose first answer was lost may join again under its id; Kafka has it wait for "
-    "its own session to end."
-)
+_LOST_ANSWER = "A static member whose first answer was lost can join again"
 
-_WITHIN_ONE = "The uniform assignor balances to within one where subscriptions allow; Kafka's stops early."
+_WITHIN_ONE = "The uniform assignor balances to within one partition"
 
 ACCEPTED: tuple[Accepted, ...] = (
     *(
@@ -151,7 +152,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"*/configs/{names}",
             kafka=ANY,
             headgate=ABSENT,
-            reason=_NOT_OURS,
+            difference=_NOT_OURS,
         )
         for names in ("local.retention.*", "remote.*", "streams.*")
     ),
@@ -161,7 +162,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="*/configs/offsets.retention.ms",
         kafka=ABSENT,
         headgate=ANY,
-        reason="A group of Headgate can have a retention of its own.",
+        difference="A group can have a retention of its own",
     ),
     Accepted(
         scenario="*",
@@ -169,7 +170,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="*/configs/errors.deadletterqueue.*",
         kafka=ABSENT,
         headgate=ANY,
-        reason="Settings of dead-letter topics (KIP-1191), which Kafka has since 4.4.",
+        difference="Share groups have dead-letter topics",
     ),
     *(
         Accepted(
@@ -178,7 +179,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="*error_message",
             kafka=silence,
             headgate="<words>",
-            reason="Headgate says what is wrong where Kafka does not.",
+            difference="Refusals are explained",
         )
         for silence in (None, "")
     ),
@@ -188,7 +189,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="responses/*/error_code",
         kafka="unknown_server_error",
         headgate="invalid_request",
-        reason="No such operation: Kafka stumbles over it.",
+        difference=_NAMED_FAULT,
     ),
     *(
         Accepted(
@@ -197,9 +198,9 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"api_keys/{key}",
             kafka=ANY,
             headgate=ABSENT,
-            reason=reason,
+            difference=difference,
         )
-        for reason, keys in NOT_SPOKEN.items()
+        for difference, keys in NOT_SPOKEN.items()
         for key in keys
     ),
     *(
@@ -209,18 +210,9 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"api_keys/{key}",
             kafka=ABSENT,
             headgate=ANY,
-            reason=reason,
+            difference=_MORE_APIS,
         )
-        for key, reason in {
-            20001: "PausePartitions of KIP-1249, which Kafka does not have yet.",
-            20002: "ResumePartitions of KIP-1249, which Kafka does not have yet.",
-            20003: "ListPausedPartitions of KIP-1249, which Kafka does not have yet.",
-            20004: "An API of Headgate's own: the history of offsets.",
-            20005: "An API of Headgate's own: when offsets expire.",
-            20006: "An API of Headgate's own: groups whose offsets expire soon.",
-            20007: "An API of Headgate's own: the deliveries of share groups.",
-            20008: "An API of Headgate's own: changes of the deliveries of share groups.",
-        }.items()
+        for key in range(20_001, 20_009)
     ),
     *(
         Accepted(
@@ -229,7 +221,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"*_features/{name}.version",
             kafka=ANY,
             headgate=ABSENT,
-            reason=_ONE_NODE,
+            difference=_ONE_NODE,
         )
         for name in _FEATURES
     ),
@@ -239,7 +231,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="finalized_features_epoch",
         kafka=ANY,
         headgate=0,
-        reason=_ONE_NODE,
+        difference=_ONE_NODE,
     ),
     Accepted(
         scenario="brokers-*",
@@ -247,7 +239,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="supported_features/headgate.conditional.commit",
         kafka=ABSENT,
         headgate=ANY,
-        reason="How clients are told of conditional commits.",
+        difference=_MORE_APIS,
     ),
     Accepted(
         scenario="*",
@@ -255,7 +247,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="*/configs/headgate.durability",
         kafka=ABSENT,
         headgate=ANY,
-        reason="A setting of Headgate's own.",
+        difference="Settings of its own",
     ),
     Accepted(
         scenario="*",
@@ -263,7 +255,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="*/configs/min.insync.replicas/config_source",
         kafka=3,
         headgate=5,
-        reason="The node of these tests is told so in its properties; Headgate has one replica anyway.",
+        difference="`min.insync.replicas` is a default",
     ),
     Accepted(
         scenario="classic-joins-that-are-refused",
@@ -271,7 +263,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="groups/*/error_code",
         kafka="none",
         headgate="group_id_not_found",
-        reason=_NO_TRACE,
+        difference=_NO_TRACE,
     ),
     Accepted(
         scenario="classic-joins-that-are-refused",
@@ -279,7 +271,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="groups/*/group_state",
         kafka="Empty",
         headgate="Dead",
-        reason=_NO_TRACE,
+        difference=_NO_TRACE,
     ),
     *(
         Accepted(
@@ -288,7 +280,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="topics/*",
             kafka=ANY,
             headgate=ANY,
-            reason="A topic that a commit names twice is answered twice, in the order asked; in Kafka once.",
+            difference="A topic that a commit names twice is answered twice",
             where=partial(_answers_partitions, taken=taken),
         )
         for which, taken in (("known", 3), ("unknown", 1))
@@ -300,7 +292,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="groups/*/assignment_epoch",
             kafka=epoch - 1,
             headgate=epoch,
-            reason="With the last member gone the empty target is that of the last epoch: so in Kafka 4.4.",
+            difference="The target assignment of an empty group has the last epoch",
             where=_nobody_is_in,
         )
         for epoch in (3, 4, 5)
@@ -312,8 +304,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=4,
             headgate=5,
-            reason="When members come to want another assignor it assigns at once, as KIP-848 says; in Kafka "
-            "it waits for the next change.",
+            difference="Another preferred assignor assigns at once",
         )
         for step, path in (
             ("b: consumer_group_heartbeat v1", "member_epoch"),
@@ -331,8 +322,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             "topic_name": "consumer-members-names-and-an-expression-one",
             "partitions": [0],
         },
-        reason="A member that must revoke more is still in its epoch: what it revoked before stays its own "
-        "until it leaves that epoch, or a late commit for it would be believed.",
+        difference="A partition gets a new owner only with a later epoch of the old owner",
     ),
     *(
         Accepted(
@@ -341,7 +331,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"groups/*/members/{member}/target_assignment/topic_partitions/{topic}",
             kafka=kafka,
             headgate=headgate,
-            reason=_WITHIN_ONE,
+            difference=_WITHIN_ONE,
         )
         for member, topic, kafka, headgate in (
             ("a", "<id of *-one>/partitions", [0, 1, 2], [0, 1]),
@@ -357,7 +347,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=field,
             kafka=kafka,
             headgate=headgate,
-            reason=_LOST_ANSWER,
+            difference=_LOST_ANSWER,
         )
         for field, kafka, headgate in (
             ("error_code", "unreleased_instance_id", "none"),
@@ -375,8 +365,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="responses/*/log_append_time",
             kafka=time_ms,
             headgate=None,
-            reason="A batch that was there before is told with its producers' time, as it was the first "
-            "time; in Kafka as though the topic had the broker's.",
+            difference="A repeated batch gets the answer of the first one",
         )
         for scenario, time_ms in (
             ("records-sequences-of-a-producer", NOW_MS),
@@ -391,7 +380,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="responses/*/partitions/0/records",
             kafka=ANY,
             headgate=ANY,
-            reason="Whole batches; Kafka sends also the beginning of the next, which clients throw away.",
+            difference="A fetch response ends with a whole batch",
             where=_has_whole_batches,
         )
         for words in ("one batch and a byte", "two batches and more")
@@ -403,7 +392,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"responses/*/partitions/0/{field}",
             kafka=kafka,
             headgate=headgate,
-            reason="Followers alone tell which epoch they read last, and there are none.",
+            difference="The last fetched epoch is not checked",
         )
         for field, kafka, headgate in (
             ("error_code", "offset_out_of_range", "none"),
@@ -419,7 +408,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="error_code",
         kafka="unknown_server_error",
         headgate="inconsistent_group_protocol",
-        reason="A subscription that cannot be read: Kafka stumbles over it.",
+        difference=_NAMED_FAULT,
     ),
     *(
         Accepted(
@@ -428,7 +417,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=kafka,
             headgate=ANY,
-            reason="Who makes a consumer group classic leads it: somebody has to see to it when topics grow.",
+            difference="The member that makes a group classic leads it",
             where=_leads_at_once,
         )
         for path, kafka in (("leader", ""), ("skip_assignment", False), ("members/*", ABSENT))
@@ -439,8 +428,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="groups/*/group_epoch",
         kafka=4,
         headgate=5,
-        reason="Altered offsets raise the group epoch, which becomes the state epoch and fences what leaders "
-        "still hold of former states. Kafka does so after 4.3 (KAFKA-20910).",
+        difference=_RAISES_EPOCH,
     ),
     Accepted(
         scenario="transactions-partitions-verified",
@@ -448,8 +436,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="results_by_transaction/*/topic_results/*",
         kafka=ABSENT,
         headgate=ANY,
-        reason="A topic that is named without partitions is answered without; Kafka leaves it out of what is "
-        "only verified.",
+        difference=_WITHOUT_PARTITIONS,
         where=_answers_no_partition,
     ),
     *(
@@ -459,7 +446,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="markers/<producer 1>",
             kafka=ABSENT,
             headgate=ANY,
-            reason="A marker for no partition is answered without any; Kafka leaves it out.",
+            difference=_WITHOUT_PARTITIONS,
         )
         for note in ("no partitions", "an empty topic")
     ),
@@ -469,7 +456,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="markers/*/topics/__transaction_state/partitions/0/error_code",
         kafka="none",
         headgate="unknown_topic_or_partition",
-        reason="Nobody has transactions in the log of the transaction coordinator.",
+        difference="No markers are written into `__transaction_state`",
     ),
     *(
         Accepted(
@@ -478,7 +465,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="markers/*/error_code",
             kafka="unknown_server_error",
             headgate=error,
-            reason="A marker of no producer, or of no epoch: Kafka stumbles over it.",
+            difference=_NAMED_FAULT,
         )
         for note, error in (
             ("of no epoch", "invalid_producer_epoch"),
@@ -492,8 +479,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="responses/*/aborted_transactions/*",
         kafka=ANY,
         headgate=ABSENT,
-        reason="The aborted transactions among the batches that are returned; Kafka tells also those behind "
-        "them, up to the end of an index entry or of the log.",
+        difference="A fetch response lists the aborted transactions of its own batches",
         where=_tells_aborted_transactions_of_its_batches,
     ),
     *(
@@ -503,8 +489,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"responses/*/partition_responses/0/{field}",
             kafka=kafka,
             headgate=headgate,
-            reason="The batch after a repeated one is in order. Kafka takes the repeated one for the first "
-            "of a transaction that has none yet, and its sequence for the greatest to begin with.",
+            difference="A batch after a repeated one is in order",
         )
         for field, kafka, headgate in (
             ("error_code", "out_of_order_sequence_number", "none"),
@@ -518,8 +503,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"responses/*/partition_responses/0/{field}",
             kafka=ANY,
             headgate=headgate,
-            reason="A batch of a transaction has a producer: nobody could end what this one says it is "
-            "part of. Kafka writes it.",
+            difference="A transactional batch without a producer is refused",
         )
         for field, headgate in (
             ("error_code", "invalid_producer_id_mapping"),
@@ -533,7 +517,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="groups/*",
         kafka=ANY,
         headgate=ANY,
-        reason="A group that is named twice is described once: a request must not ask for more than it says.",
+        difference="A share group that is named twice is described once",
         where=_describes_one_group,
     ),
     *(
@@ -543,7 +527,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=ANY,
             headgate=headgate,
-            reason="A group has a name.",
+            difference=_NAME,
         )
         for api in ("fetch", "acknowledge")
         for path, headgate in (
@@ -559,7 +543,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="error_code",
             kafka="unknown_server_error",
             headgate="invalid_request",
-            reason="A mode that does not exist: Kafka stumbles over it.",
+            difference=_NAMED_FAULT,
         )
         for mode in (2, -1)
     ),
@@ -570,7 +554,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=kafka,
             headgate=headgate,
-            reason="An unknown topic id is an error of its partitions; in Kafka of the whole request.",
+            difference="An unknown topic id is an error of its partitions",
         )
         for path, kafka, headgate in (
             ("error_code", "unknown_server_error", "none"),
@@ -584,7 +568,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="responses/*/error_code",
         kafka="unknown_server_error",
         headgate="unknown_topic_or_partition",
-        reason="A share-partition that no group has initialized: Kafka stumbles over it.",
+        difference=_NAMED_FAULT,
     ),
     Accepted(
         scenario="share-*",
@@ -592,7 +576,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="responses/*error_message",
         kafka=ANY,
         headgate=None,
-        reason="Kafka explains INVALID_REQUEST only if it is about records that were not acquired.",
+        difference="INVALID_REQUEST of an acknowledgement is not explained",
         where=_refuses_a_request,
     ),
     *(
@@ -602,8 +586,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"groups/*/{field}",
             kafka=-1,
             headgate=ANY,
-            reason="Where a share-partition begins is durable before its first delivery, so that a restart "
-            "chooses no other place; in Kafka from the first acknowledgement on.",
+            difference="The start of a share-partition is durable before its first delivery",
         )
         for scenario in (
             "share-delivery-committed-records-only",
@@ -623,7 +606,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=f"responses/*/{path}/*",
             kafka=ANY,
             headgate=ANY,
-            reason="Markers of transactions are never acquired. In Kafka consumers acknowledge them as gaps.",
+            difference="Markers of transactions are not acquired",
             where=_acquires_no_marker,
         )
         for scenario, path in (
@@ -639,8 +622,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=kafka,
             headgate=headgate,
-            reason="Records behind a moved log start are delivered at once. In Kafka not as long as records "
-            "before it are acquired.",
+            difference="Records after a moved log start are delivered at once",
         )
         for step, path, kafka, headgate in (
             ("m: share_fetch v2", "responses/*", ABSENT, ANY),
@@ -655,8 +637,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path="responses/*",
             kafka=kafka,
             headgate=headgate,
-            reason="With a record limit no more records are in flight than may be; in Kafka also the rest of "
-            "the last batch.",
+            difference="With a record limit, no more records are in flight than allowed",
         )
         for kafka, headgate in ((ANY, ABSENT), (ABSENT, ANY))
     ),
@@ -667,8 +648,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=kafka,
             headgate=headgate,
-            reason="Of records that come again no more than asked for are acquired, but one range; in Kafka "
-            "all of a former batch.",
+            difference="A record limit also holds for records that are delivered again",
         )
         for path, kafka, headgate in (
             ("responses/*/acquired_records/*", ANY, ABSENT),
@@ -681,7 +661,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="groups/*/lag",
         kafka=ANY,
         headgate=0,
-        reason="A lag is not negative.",
+        difference="The lag of a share group is not negative",
     ),
     *(
         Accepted(
@@ -690,9 +670,9 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka=kafka,
             headgate=headgate,
-            reason=reason,
+            difference=difference,
         )
-        for step, path, kafka, headgate, reason in (
+        for step, path, kafka, headgate, difference in (
             (
                 "main: alter_share_group_offsets v0 (-2)",
                 "responses/*/error_code",
@@ -702,10 +682,16 @@ ACCEPTED: tuple[Accepted, ...] = (
             ),
             ("main: alter_share_group_offsets v0 (-2)", "responses/*/error_message", None, ANY, _NEGATIVE),
             ("main: describe_share_group_offsets v1", "groups/*/topics/*", ANY, ABSENT, _NEGATIVE),
-            ("main: alter_share_group_offsets v0", "error_code", "unknown_server_error", "none", _STUMBLES),
-            ("main: alter_share_group_offsets v0", "error_message", ANY, None, _STUMBLES),
-            ("main: alter_share_group_offsets v0", "responses/*", ABSENT, ANY, _STUMBLES),
-            ("main: describe_share_group_offsets v1", "groups/*/partitions/1", ABSENT, ANY, _STUMBLES),
+            (
+                "main: alter_share_group_offsets v0",
+                "error_code",
+                "unknown_server_error",
+                "none",
+                _NAMED_FAULT,
+            ),
+            ("main: alter_share_group_offsets v0", "error_message", ANY, None, _NAMED_FAULT),
+            ("main: alter_share_group_offsets v0", "responses/*", ABSENT, ANY, _NAMED_FAULT),
+            ("main: describe_share_group_offsets v1", "groups/*/partitions/1", ABSENT, ANY, _NAMED_FAULT),
             ("main: share_group_describe v1", "groups/*/group_epoch", 1, ANY, _RAISES_EPOCH),
         )
     ),
@@ -716,11 +702,15 @@ ACCEPTED: tuple[Accepted, ...] = (
             path=path,
             kafka="none",
             headgate=headgate,
-            reason=reason,
+            difference=difference,
         )
-        for path, headgate, reason in (
-            ("groups/*/error_code", "invalid_group_id", "A group has a name."),
-            ("groups/*/partitions/0/error_code", "unknown_topic_or_partition", "There is no such topic."),
+        for path, headgate, difference in (
+            ("groups/*/error_code", "invalid_group_id", _NAME),
+            (
+                "groups/*/partitions/0/error_code",
+                "unknown_topic_or_partition",
+                "The start offset of an unknown topic is an error",
+            ),
         )
     ),
 )

@@ -17,7 +17,7 @@ ACCEPTED_IN_LIVES = (
         path="responses/*/log_append_time",
         kafka=ANY,
         headgate=None,
-        reason="A batch that was there before is told with its producer's time, as it was the first time.",
+        difference="A repeated batch gets the answer of the first one",
     ),
     Accepted(
         scenario="life-of-transactions-*",
@@ -25,7 +25,7 @@ ACCEPTED_IN_LIVES = (
         path="responses/*/error_message",
         kafka=None,
         headgate=ANY,
-        reason="Headgate says why a batch is refused where Kafka gives the code alone.",
+        difference="Refusals are explained",
     ),
 )
 """What scenarios are accepted for, in the words of lives; here it need not be seen each time."""
