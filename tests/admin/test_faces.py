@@ -18,7 +18,7 @@ from tools.generate_async_admin import OUTPUT, generated, methods
 import headgate.admin
 from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition
 from headgate.admin.arguments import past_millis
-from headgate.domain.ids import TopicName
+from headgate.domain.ids import TopicId, TopicName, topic_id_of, topic_id_text
 from headgate.domain.times import millis
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -61,6 +61,23 @@ def test_every_type_of_an_argument_or_result_can_be_imported() -> None:
         words |= {word for text in annotations for word in re.findall(r"[A-Z]\w+", str(text))}
     of_python = {"Iterable", "Iterator", "Mapping", "Sequence", "None", "Self"}
     assert words - of_python <= set(headgate.admin.__all__)
+
+
+def test_no_type_of_the_api_has_bytes() -> None:
+    """Ids are texts, as Kafka's tools print them: bytes are equal to none of these, and JSON has no bytes."""
+    for name in headgate.admin.__all__:
+        for field, hint in getattr(getattr(headgate.admin, name), "__annotations__", {}).items():
+            assert not {"bytes", "TopicId"} & set(re.findall(r"\w+", str(hint))), f"{name}.{field}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A" * 21, "A" * 21 + "B", "A" * 23, "A" * 22 + "==", "Ä" * 22, "+" * 22]
+)
+def test_what_is_no_topic_id_is_named(text: str) -> None:
+    """A plan that a program made or changed can have it; one id has one text."""
+    assert topic_id_of(topic_id_text(TopicId(bytes(range(240, 256))))) == bytes(range(240, 256))
+    with pytest.raises(ValueError, match=f"a topic id has 22 letters, .*, not '{re.escape(text)}'"):
+        topic_id_of(text)
 
 
 def test_times_are_datetimes_with_a_time_zone_or_milliseconds() -> None:

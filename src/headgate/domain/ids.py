@@ -7,6 +7,7 @@ that Kafka's tools print.
 
 from __future__ import annotations
 
+import contextlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple, NewType, Self
 
@@ -28,10 +29,11 @@ def topic_id_text(topic_id: TopicId) -> str:
 
 def topic_id_of(text: str) -> TopicId:
     """Return the topic id of such a text. Raises ValueError for a text that is none."""
-    topic_id = urlsafe_b64decode(text + "==")
-    if len(topic_id) != 16 or topic_id_text(TopicId(topic_id)) != text:
-        raise ValueError(f"a topic id has 22 letters, digits, '-' or '_', not {text!r}")
-    return TopicId(topic_id)
+    with contextlib.suppress(ValueError):
+        topic_id = TopicId(urlsafe_b64decode(text + "=="))
+        if len(topic_id) == len(ZERO_TOPIC_ID) and topic_id_text(topic_id) == text:
+            return topic_id
+    raise ValueError(f"a topic id has 22 letters, digits, '-' or '_', as Kafka prints it, not {text!r}")
 
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
