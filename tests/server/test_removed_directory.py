@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,29 @@ def test_a_server_stops_when_its_directory_is_taken_away(tmp_path: Path, what: s
     assert said.count("ERROR the data directory was removed or replaced") == 1
     assert said.splitlines()[-1].startswith("headgate: stopped: ")
     assert "Traceback" not in said
+
+
+MOVED_WHEN_LOADED = """
+import os, sys
+from headgate.cli import app
+from headgate.server import process
+
+start = process._start_unless_stopped
+
+async def start_and_move(node, stop):
+    started = await start(node, stop)
+    os.rename(sys.argv[1], sys.argv[1] + "-elsewhere")
+    return started
+
+process._start_unless_stopped = start_and_move
+app(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0"])
+"""
+
+
+def test_a_server_stops_when_its_directory_is_taken_away_during_the_start(tmp_path: Path) -> None:
+    """Between its lock and the line `ready`."""
+    command = [sys.executable, "-c", MOVED_WHEN_LOADED, str(tmp_path / "data")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.count("ERROR the data directory was removed or replaced") == 1
+    assert "Traceback" not in ended.stderr

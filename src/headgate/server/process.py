@@ -135,6 +135,7 @@ class DirectoryGone(OSError):
 
 
 async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) -> None:
+    stable_lock = lock if lock.is_at(options.data_dir / LOCK_NAME) else None  # without stable inode numbers
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_exception)
@@ -158,12 +159,13 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
         except OSError:
             node.close()
             raise
-        await _serve_node(options, node, listener, lock, stop)
+        await _serve_node(options, node, listener, stable_lock, stop)
 
 
 async def _serve_node(
-    options: ServeOptions, node: BrokerNode, listener: Listener, lock: OsLock, stop: asyncio.Event
+    options: ServeOptions, node: BrokerNode, listener: Listener, lock: OsLock | None, stop: asyncio.Event
 ) -> None:
+    """Start the node and serve until `stop` is set. Without a lock the directory is not watched."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     if not await _start_unless_stopped(node, stop):
@@ -172,8 +174,7 @@ async def _serve_node(
         return
     give_back_large_blocks()
     collect_cycles_rarely()
-    watches = lock.is_at(options.data_dir / LOCK_NAME)  # not without stable inode numbers
-    watch = loop.create_task(_watch_directory(node, lock, stop)) if watches else None
+    watch = loop.create_task(_watch_directory(node, lock, stop)) if lock is not None else None
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
@@ -191,7 +192,7 @@ async def _serve_node(
         node.close()
         await listener.close()
     gone = watch.result() if watch is not None and watch.done() and not watch.cancelled() else None
-    if gone is None and watches and not lock.is_at(options.data_dir / LOCK_NAME):
+    if gone is None and lock is not None and not lock.is_at(options.data_dir / LOCK_NAME):
         gone = options.data_dir
     if gone is not None:
         raise DirectoryGone(f"{gone} was removed or replaced while the server ran")
