@@ -370,14 +370,14 @@ def test_a_log_that_cannot_be_opened_counts_as_failing(node: OneNode, is_produce
         assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert visible_values(node) == []
     assert [partition.is_failing for partition in topic.used_partitions()] == [True]
-    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 1
+    assert _value_of(log_gauges(node.topics.all(), set(), 10), "headgate_logs_failing") == 1
     housekeeping = Housekeeping(node.topics)
     assert drive(housekeeping.try_failing()) == [False]
     node.disk.files.heal()
     for _ in range(2):  # the first round leaves closed logs alone; a later one opens and closes them
         drive(housekeeping.round(node.system_time()))
     assert drive(housekeeping.try_failing()) == [True]
-    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 0
+    assert _value_of(log_gauges(node.topics.all(), set(), 10), "headgate_logs_failing") == 0
     assert not node.topics.failing
     assert visible_values(node) == [b"before"]
 
@@ -427,9 +427,9 @@ def test_a_log_that_failed_without_a_request_is_tried_again(node: OneNode) -> No
     topic = node.topic("letters")
     produce(node, batch(b"before"))
     topic.partition(0).log.fail(OSError(errno.EIO, "a compaction failed"))
-    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 1
+    assert _value_of(log_gauges(node.topics.all(), set(), 10), "headgate_logs_failing") == 1
     assert drive(Housekeeping(node.topics).try_failing()) == [True]
-    assert _value_of(log_gauges(node.topics.all(), 10), "headgate_logs_failing") == 0
+    assert _value_of(log_gauges(node.topics.all(), set(), 10), "headgate_logs_failing") == 0
     assert visible_values(node) == [b"before"]
 
 

@@ -133,6 +133,11 @@ class MemoryLog:
                 raise OSError(errno.EIO, "nobody answers", self.name)
             yield wanted[first : first + BATCHES_AT_ONCE]
 
+    def try_append(self) -> None:
+        """Raise OSError while the broker refuses."""
+        if self.broker.refuses:
+            raise OSError(errno.EIO, "nobody answers", self.name)
+
     def release(self) -> None:
         """Close the log: batches in flight arrive, unless the broker refuses."""
         claims = self._claims

@@ -5,6 +5,8 @@ The disk is real: the kernel's limit on the size of the server's files is lowere
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import re
 import resource
@@ -12,9 +14,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from tests.server.clients import Client, T, commit, committed
+from tests.server.disk import DATA_DIR, new_disk
 from tests.waiting import wait_until
 
 from headgate.broker import Broker, run
+from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import Fault
+from headgate.runtime.clock import Clock
+from headgate.server.node import BrokerNode
+from headgate.topics.topics import NewTopic
 
 SILENT = logging.getLogger("tests.server.rdkafka")
 SILENT.addHandler(logging.NullHandler())
@@ -107,6 +116,56 @@ def test_a_log_that_nobody_writes_any_more_stops_failing_with_the_disk(tmp_path:
         wait_until(lambda: "log works again" in broker.log_path.read_text(), "the log works again", 20)
         assert produce(broker, b"after", 20) == [None]
     assert broker.log_path.read_text().count("log works again") == 1
+
+
+def logs_failing(node: BrokerNode) -> float:
+    """Return the metric."""
+    found = {each.name: each for each in node.gauges() if each is not None}
+    return float(found["headgate_logs_failing"].samples[0].value)
+
+
+def test_a_disk_that_is_full_for_offsets_alone_is_told_all_the_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody produces, and nothing but commits fails. Each failure loads the shard again, which works; so it
+    must not count as over until a write would succeed.
+    """
+
+    async def scenario() -> None:
+        files = new_disk()
+        node = BrokerNode(files, DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
+        await node.start()
+        node.topics.create(NewTopic("t", T, 1), node.system_time())
+        client = Client(node)
+        await client.send(commit(1, [0]), 8, "first")
+        assert await committed(client) == {0: 1}
+        for kind in ("pwrite", "reserve"):
+            files.inject(Fault(errno.ENOSPC, kind, times=None, path_ends=".log"))
+        for number in range(4):
+            await client.send(commit(2, [0]), 8, f"full {number}")
+            assert logs_failing(node) == 1
+            assert any("__consumer_offsets-0" in why for why in node.not_ready())
+            async with asyncio.timeout(10):
+                while not node.coordinator.runtimes[0].is_active:
+                    await asyncio.sleep(0.01)
+            assert logs_failing(node) == 1
+            assert list(node.not_ready()) == [
+                "a disk error keeps __consumer_offsets-0 from being written or read; the log tells the cause"
+            ]
+            assert await committed(client) == {0: 1}  # nothing has to be written for it
+        files.heal()
+        async with asyncio.timeout(10):
+            while list(node.not_ready()):
+                await asyncio.sleep(0.01)
+        assert logs_failing(node) == 0
+        await client.send(commit(3, [0]), 8, "last")
+        assert await committed(client) == {0: 3}
+        node.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(asyncio.wait_for(scenario(), 50))
+    told = [
+        each.getMessage() for each in caplog.records if "__consumer_offsets-0" in str(vars(each).get("log"))
+    ]
+    assert told == ["write failed", "log works again"]
 
 
 def partition_of_group(lines: list[str]) -> str:

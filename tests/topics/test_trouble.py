@@ -89,5 +89,7 @@ def test_read_and_write_failures_are_independent(caplog: pytest.LogCaptureFixtur
     one.read_failed(OSError(errno.EIO, "Input/output error"), Unread(0))
     one.appended(is_enough=True)
     assert events(caplog) == ["read failed"]
-    one.was_read()
+    one.was_read(7)
+    assert one.is_failing
+    one.was_read(0)
     assert events(caplog) == ["read failed", "log works again"]

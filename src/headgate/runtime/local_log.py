@@ -20,6 +20,7 @@ from headgate.runtime.log_slices import in_slices
 from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.state_log import Batches, Lost
 from headgate.topics.partition import Partition
+from headgate.topics.partition_log import TRIED_BYTES
 
 RECOVERY: Final = Job("shard recovery")
 
@@ -144,6 +145,13 @@ class LocalLog:
             self.partition.advance()
         else:
             self.on_lost(Lost.FAILED, log.failure)
+
+    def try_append(self) -> None:
+        """Raise OSError if there is no space for an append. A log that failed meanwhile is reported, too."""
+        log = self.partition.log
+        if log.failure is not None:
+            self.on_lost(Lost.FAILED, log.failure)
+        log.try_space(TRIED_BYTES)
 
     def is_ready(self, within_seconds: float) -> bool:
         """Return whether no sync is awaited and the last one took less than `within_seconds`."""

@@ -1,6 +1,7 @@
 """Loads a failed shard again, repeatedly until it succeeds, in the same way as at the start.
 
-A failure may be temporary: a full disk, a file that an operator has to restore.
+A failure may be temporary: a full disk, a file that an operator has to restore. A shard can be loaded from a
+full disk, and then answers what needs no write. The failure is over when a write succeeds or would succeed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ DAMAGED_DELAY_SECONDS = 5.0
 class Reloading:
     """Repeated loading of one failed shard."""
 
-    def __init__(self, load: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
-        """`load` recovers the log and loads the shard. It is called again after an exception."""
+    def __init__(
+        self, load: Callable[[], Awaitable[None]], try_append: Callable[[], None], trouble: Trouble
+    ) -> None:
+        """`load` recovers the log and loads the shard. It is called again after an exception.
+
+        `try_append` raises OSError if the log cannot be written.
+        """
         self._load = load
+        self._try_append = try_append
         self._trouble = trouble
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -32,7 +39,7 @@ class Reloading:
 
     def begin(self) -> None:
         """Load the shard after a delay."""
-        self._later(RELOAD_DELAY_SECONDS)
+        self._later(RELOAD_DELAY_SECONDS, self._try)
 
     def close(self) -> None:
         """Stop trying."""
@@ -41,9 +48,11 @@ class Reloading:
             if handle is not None:
                 handle.cancel()
 
-    def _later(self, seconds: float) -> None:
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._is_closed:
-            self._timer = self._loop.call_later(seconds, self._try)
+            self._timer = self._loop.call_later(seconds, action)
 
     def _try(self) -> None:
         if not self._is_closed:
@@ -55,10 +64,28 @@ class Reloading:
         except Exception as failure:
             self._retry(failure)
         else:
+            self._look()
+
+    def _look(self) -> None:
+        """End the failure if the log of the loaded shard can be written; else look again later.
+
+        A write that succeeds ends it, too. One that fails has the shard loaded again.
+        """
+        if not self._trouble.is_failing:
+            return
+        timer = self._timer
+        try:
+            self._try_append()
+        except (OSError, CorruptBatch) as failure:
+            self._trouble.persists(failure)
+            if self._timer is timer:  # otherwise the shard failed again, and is loaded soon
+                self._later(RELOAD_DELAY_SECONDS, self._look)
+        else:
             self._trouble.ended()
 
     def _retry(self, failure: Exception) -> None:
         if not isinstance(failure, (OSError, CorruptBatch)):
             unexpected(Where.SHARD, "a shard cannot be loaded again", failure)
         self._trouble.persists(failure)
-        self._later(DAMAGED_DELAY_SECONDS if isinstance(failure, LogDamaged) else RELOAD_DELAY_SECONDS)
+        is_damaged = isinstance(failure, LogDamaged)
+        self._later(DAMAGED_DELAY_SECONDS if is_damaged else RELOAD_DELAY_SECONDS, self._try)

@@ -158,7 +158,7 @@ class ShardRuntime(Generic[ShardT]):
         self._trouble = Trouble(logger, log.name)
         self.watch = LoopWatch()
         """Measures the steps of this runtime."""
-        self._reloading = Reloading(self._reload, self._trouble)
+        self._reloading = Reloading(self._reload, log.try_append, self._trouble)
         self._start: ShardStart[ShardT] | None = None
         """The last load that began."""
         self._is_closed = False
@@ -194,6 +194,11 @@ class ShardRuntime(Generic[ShardT]):
         """Records of an incomplete commit at the end of the log, cut short by a crash."""
         self.checkpoint_position = 0
         """Offset of the last checkpoint, at which a start begins to read the log; 0 without one."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the log cannot be read or written, although the shard may be loaded."""
+        return self._trouble.is_failing
 
     @property
     def is_active(self) -> bool:

@@ -95,6 +95,10 @@ class StateLog(Protocol):
         """
         ...
 
+    def try_append(self) -> None:
+        """Raise OSError if an append would fail now, as far as that can be known without one."""
+        ...
+
     def is_ready(self, within_seconds: float) -> bool:
         """Return whether the log is idle and can make an append durable in about this time."""
         ...

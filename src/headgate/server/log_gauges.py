@@ -7,7 +7,7 @@ logs; a log that nobody used since the start is not open.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.metrics_core import Metric
@@ -27,16 +27,21 @@ class _Sizes:
     segments: int = 0
     dirty_bytes: int = 0
     """Bytes of closed segments that were never compacted; 0 for a topic that is not compacted."""
-    failing: int = 0
+    failing: set[str] = field(default_factory=set)
     """Logs that cannot be written or read because of a disk error."""
 
 
-def log_gauges(topics: Iterable[Topic], most_topics: int) -> Iterator[Metric | None]:
-    """Yield the metrics of topics and logs, and None where a slice may end."""
+def log_gauges(
+    topics: Iterable[Topic], failing_shards: set[str], most_topics: int
+) -> Iterator[Metric | None]:
+    """Yield the metrics of topics and logs, and None where a slice may end.
+
+    `failing_shards`: logs that their coordinators cannot use.
+    """
     by_topic: dict[Topic, _Sizes] = {}
     for topic in topics:
         by_topic[topic] = yield from _sizes_of(topic)
-    yield from _totals(by_topic.values())
+    yield from _totals(by_topic.values(), failing_shards)
     shown = sorted(by_topic, key=lambda topic: topic.name)[:most_topics]
     left_out = len(by_topic) - len(shown)
     yield gauge("headgate_topics_left_out", "Topics without series of their own.", [((), left_out)])
@@ -63,8 +68,9 @@ def log_gauges(topics: Iterable[Topic], most_topics: int) -> Iterator[Metric | N
     yield gauge("headgate_topic_uncompacted_bytes", text, rows(lambda one: by_topic[one].dirty_bytes), label)
 
 
-def _totals(sizes: Collection[_Sizes]) -> Iterator[Metric]:
-    log_bytes, failing = sum(one.log_bytes for one in sizes), sum(one.failing for one in sizes)
+def _totals(sizes: Collection[_Sizes], failing_shards: set[str]) -> Iterator[Metric]:
+    log_bytes = sum(one.log_bytes for one in sizes)
+    failing = len(failing_shards.union(*(one.failing for one in sizes)))
     yield gauge("headgate_log_bytes", "Bytes of all logs that are open.", [((), log_bytes)])
     yield gauge(
         "headgate_logs_failing", "Logs that a disk error keeps from being written or read.", [((), failing)]
@@ -75,7 +81,8 @@ def _totals(sizes: Collection[_Sizes]) -> Iterator[Metric]:
 def _sizes_of(topic: Topic) -> Generator[None, None, _Sizes]:
     found, is_compacted = _Sizes(), topic.policy.is_compacted
     for number, partition in enumerate(topic.used_partitions()):
-        found.failing += partition.is_failing
+        if partition.is_failing:
+            found.failing.add(str(partition))
         if partition.is_open:
             log = partition.log
             found.log_bytes += log.size_bytes

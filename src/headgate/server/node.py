@@ -243,7 +243,9 @@ class BrokerNode:
         yield from self.shares.gauges()
         yield from share_group_gauges(shards)
         yield from self._transaction_gauges()
-        yield from log_gauges(self.topics.all(), self.settings["headgate.metrics.topics"])
+        yield from log_gauges(
+            self.topics.all(), self._failing_shards(), self.settings["headgate.metrics.topics"]
+        )
         yield from self._checkpoints.gauges()
         yield from self._lags.gauges(shards, self.steady_time())
 
@@ -263,14 +265,25 @@ class BrokerNode:
             if loading:
                 name = coordinator.runtimes[0].log.name.rpartition("-")[0]
                 yield f"{loading} of {len(coordinator.runtimes)} partitions of {name} are not loaded"
-        failing = [
+        failing = {
             str(partition)
             for topic in self.topics.all()
             for partition in topic.used_partitions()
             if partition.is_failing
-        ]
+        }
+        failing |= self._failing_shards()
         if failing:
-            yield f"a disk error keeps {_some(failing)} from being written or read; the log tells the cause"
+            some = _some(sorted(failing))
+            yield f"a disk error keeps {some} from being written or read; the log tells the cause"
+
+    def _failing_shards(self) -> set[str]:
+        """Return the logs of coordinators that cannot be read or written, named like partitions."""
+        return {
+            Path(runtime.log.name).name
+            for coordinator in self._coordinators
+            for runtime in coordinator.runtimes
+            if runtime.is_failing
+        }
 
     def _open_soon(self, partitions: list[Partition]) -> None:
         """Open logs in a thread, one after another."""

@@ -173,10 +173,8 @@ class Partition(PartitionLog):
     def _open(self) -> Log:
         log = super()._open()
         log.on_failed = self._try_disk_later
-        if self._trouble is not None:  # it could not be opened before
-            self._trouble.was_read()
-            if self._trouble.is_write_failing:
-                self._try_disk_later()
+        if self._trouble is not None and self._trouble.is_failing:
+            self._try_disk_later()
         return log
 
     def _try_disk_later(self) -> None:
@@ -266,7 +264,7 @@ class Partition(PartitionLog):
                 log.read(offset, 1)
             except (OSError, CorruptBatch):
                 return
-        trouble.was_read()
+        trouble.can_be_read()
 
     def _append_failed(self, problem: OSError | CorruptBatch) -> AppendResult:
         self._known_trouble().append_failed(problem)
@@ -386,7 +384,7 @@ class Partition(PartitionLog):
                     aborted = log.segments.aborted(offset, len(records), limit)
                 self.topic.traffic.fetched_bytes += len(found)
                 if self._trouble is not None:
-                    self._trouble.was_read()
+                    self._trouble.was_read(offset)
         except CorruptBatch as problem:
             self._read_failed(problem, Unread(offset))
             return ReadResult(ErrorCode.CORRUPT_MESSAGE)

@@ -46,7 +46,7 @@ _LONG_OPENING_SECONDS = 0.1
 """A failed attempt to open a log that took longer is repeated for requests after a pause."""
 _PAUSE_FACTOR = 10.0
 """Pause after a failed attempt, which may have read all of a log, divided by its length."""
-_TRIED_BYTES = 1 << 20
+TRIED_BYTES = 1 << 20
 """Free space, in bytes, with which a log that could not be written counts as working: a large batch."""
 _WORTH_A_SNAPSHOT_BYTES = 1 << 20
 """If a larger log was read because it had no usable snapshot, one is written at once."""
@@ -316,7 +316,7 @@ class PartitionLog:
         elif trouble is None or not trouble.is_write_failing:
             return True
         try:
-            self._writable_log().try_space(_TRIED_BYTES)
+            self._writable_log().try_space(TRIED_BYTES)
         except (OSError, CorruptBatch):
             return False
         trouble.can_be_written()

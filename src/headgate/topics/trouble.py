@@ -125,8 +125,15 @@ class PartitionTrouble:
         self.unread = unread
         self._reading.failed("read failed", cause, "consumers get retriable errors where it cannot be read")
 
-    def was_read(self) -> None:
-        """Note a successful fetch."""
+    def was_read(self, offset: int) -> None:
+        """Note a successful fetch from this offset on. It ends a failure only if that was what failed: a log
+        with a damaged batch is read everywhere else.
+        """
+        if self.unread is not None and self.unread.offset == offset:
+            self.can_be_read()
+
+    def can_be_read(self) -> None:
+        """Note that what could not be read can be read again, or is gone."""
         if self._reading.is_failing:
             self.unread = None
             self._reading.ended()
