@@ -59,7 +59,9 @@ def test_another_truncated_file_is_found(data_dir: Path, name: str, left: int) -
     """Also an index that ends with a whole entry, but before its segment ends."""
     path = data_dir / name
     os.truncate(path, left if left >= 0 else path.stat().st_size + left)
-    assert name in {error.file for error in errors(data_dir)}
+    found = [error for error in errors(data_dir) if error.file == name]
+    assert found
+    assert all(error.next_step.endswith("copy the directory again.") == (left == 0) for error in found)
 
 
 def test_a_checkpoint_that_does_not_match_the_log_is_noted(data_dir: Path) -> None:

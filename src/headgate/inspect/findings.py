@@ -8,6 +8,7 @@ server handles itself.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
@@ -77,6 +78,15 @@ class Findings:
         """Replace the next step of every error, because this one must be done first."""
         self.listed = [
             replace(one, next_step=next_step) if one.severity is Severity.ERROR else one
+            for one in self.listed
+        ]
+
+    def add_step(self, files: Set[str], next_step: str) -> None:
+        """Add to the next step of every error of these files."""
+        self.listed = [
+            replace(one, next_step=f"{one.next_step} {next_step}")
+            if one.severity is Severity.ERROR and one.file in files
+            else one
             for one in self.listed
         ]
 

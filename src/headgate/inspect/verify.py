@@ -100,7 +100,15 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
         findings.checked.topics = len(directory.catalogue.topics)
     else:
         findings.checked.topics = len({place.topic for place in directory.partitions})
+    findings.add_step({one.file for one in findings.listed if _is_empty(path / one.file)}, CUT_OFF)
     return Report(directory, findings)
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.is_file() and not path.stat().st_size
+    except OSError:
+        return False
 
 
 def _check_log(
@@ -295,10 +303,7 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
         return
     why = _why_no_marker(directory)
     if why is not None:
-        step = "The next start ignores it and recovers every log."
-        if not directory.marker:
-            step += f" {CUT_OFF}"
-        findings.error(CLEAN_SHUTDOWN_FILE, why, step)
+        findings.error(CLEAN_SHUTDOWN_FILE, why, "The next start ignores it and recovers every log.")
 
 
 def _check_identity(directory: DataDirectory, findings: Findings) -> None:

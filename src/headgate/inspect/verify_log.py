@@ -32,7 +32,6 @@ from headgate.inspect.verify_records import (
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
 from headgate.inspect.verify_transactions import TransactionCheck
-from headgate.inspect.wording import CUT_OFF
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.segment_file import LOG_SUFFIX
 from headgate.log.state_file import STATE_NAME
@@ -330,8 +329,7 @@ class LogCheck:
         data = read_start(files.directory / SYNC_MARK_NAME, LARGEST_MARK_BYTES)
         mark = SyncMark.from_bytes(data)
         if mark is None:
-            step = _NO_MARK if data else CUT_OFF
-            self._findings.error(name, "its checksum is wrong, so it is ignored", step)
+            self._findings.error(name, "its checksum is wrong, so it is ignored", _NO_MARK)
         return mark
 
     def _check_sync_mark(self, files: PartitionFiles, mark: SyncMark, state: LogState) -> None:
