@@ -27,7 +27,7 @@ def families() -> dict[str, str]:
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(1, [0]), 8)
-        client.listener.metrics.add_gauges(process_gauges(Build("1.2.3", is_compiled=False)))
+        client.listener.metrics.add_gauges(process_gauges(Build("1.2.3", is_compiled=False), OPS))
         found.update({family.name: family.type for family in client.listener.metrics.collect()})
 
     run_scenario(scenario)

@@ -85,6 +85,16 @@ def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> 
     assert "there is no setting called log.wrong.name" in finished.stderr
 
 
+def test_settings_whose_names_begin_like_others_stand_together_in_a_file(tmp_path: Path) -> None:
+    """TOML takes `max.connections.per.ip` for a part of `max.connections`. The limits need both."""
+    config = tmp_path / "headgate.toml"
+    config.write_text("max.connections = 100\nmax.connections.per.ip = 0\n")
+    serve = ("serve", "--data-dir", str(tmp_path / "data"), "--config", str(config))
+    assert "max.connections.per.ip: 0" in headgate(*serve).stderr.replace("=", ": ")
+    config.write_text("max.connections = 100\nmax.connections = 50\n")
+    assert "a name is given twice" in headgate(*serve).stderr
+
+
 def test_all_problems_of_the_settings_are_told_at_once(tmp_path: Path) -> None:
     """Each has a line, with the file that it is in: one look corrects them. Nothing is begun."""
     config = tmp_path / "headgate.toml"

@@ -6,14 +6,13 @@ Null topics mean every partition. Unknown topics are omitted, as in Kafka. The t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.filesystem import space_of
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
@@ -33,7 +32,7 @@ def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
 
 def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[DescribeLogDirsResponse]:
     result = DescribeLogDirsResult(log_dir=node.topics.data_dir_text)
-    result.total_bytes, result.usable_bytes = _space(node.topics.data_dir)
+    result.total_bytes, result.usable_bytes = space_of(node.topics.data_dir)
     try:
         for topic, indexes in _wanted(node, request):
             described = yield from _describe(topic, indexes)
@@ -41,15 +40,6 @@ def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[Describ
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])
-
-
-def _space(data_dir: Path) -> tuple[int, int]:
-    """Return the bytes of the file system, and those that the server can still write; -1: unknown."""
-    try:
-        found = os.statvfs(data_dir)
-    except OSError:
-        return -1, -1
-    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
 def _wanted(node: Node, request: DescribeLogDirsRequest) -> Iterable[tuple[Topic, Iterable[int]]]:

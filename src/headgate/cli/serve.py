@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Iterator
@@ -235,18 +236,32 @@ def _from_options(pairs: list[str]) -> tuple[dict[str, str], list[str]]:
     return settings, problems
 
 
+_DOTTED_NAME = re.compile(r"^([ \t]*)([\w-]+(?:\.[\w-]+)+)([ \t]*=)", re.MULTILINE)
+
+
 def _from_file(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        with path.open("rb") as file:
-            return _flat(tomllib.load(file))
+        return _flat(_parsed(path.read_bytes().decode()))
     except OSError as problem:
         raise UsageProblem(f"--config {path}: {problem.strerror}") from problem
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise UsageProblem(
-            f"--config {path}: not TOML: {problem}; a text needs quotes there, unlike in Kafka's files"
-        ) from problem
+        is_twice = "Cannot overwrite" in str(problem)
+        hint = "a name is given twice" if is_twice else "a text needs quotes there, unlike in Kafka's files"
+        raise UsageProblem(f"--config {path}: not TOML: {problem}; {hint}") from problem
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Parse TOML. In it `max.connections` and `max.connections.per.ip` exclude each other, as a value is no
+    table; so the names are tried as quoted ones, too.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        with suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(_DOTTED_NAME.sub(r'\1"\2"\3', text))
+        raise
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -182,6 +182,17 @@ class OsFile:
             os.close(descriptor)
 
 
+def space_of(directory: Path) -> tuple[int, int]:
+    """Return the bytes of the file system of a directory, and those that this process can still write; -1:
+    unknown.
+    """
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return -1, -1
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
 def is_file_at(descriptor: int, path: Path) -> bool:
     """Return whether the file of a descriptor is the one at `path`."""
     try:

@@ -149,7 +149,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     _log_start(options)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     listener = Listener(node)
-    listener.metrics.add_gauges(process_gauges(options.build))
+    listener.metrics.add_gauges(process_gauges(options.build, options.data_dir))
     async with contextlib.AsyncExitStack() as stack:
         if options.with_parent:
             stack.callback(loop.create_task(_stop_without_parent(stop)).cancel)

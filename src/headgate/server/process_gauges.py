@@ -1,14 +1,16 @@
-"""Metrics of the process: version, start time, memory, processor time, open files."""
+"""Metrics of the process: version, start time, memory, processor time, open files, space on its disk."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import Metric
 
+from headgate.log.filesystem import space_of
 from headgate.runtime.gauges import gauge
 
 _PROCESS = ProcessCollector(registry=None)
@@ -23,7 +25,7 @@ class Build:
     """Whether its modules are compiled."""
 
 
-def process_gauges(build: Build) -> Callable[[], Iterator[Metric]]:
+def process_gauges(build: Build, data_dir: Path) -> Callable[[], Iterator[Metric]]:
     """Return what yields the metrics. Those of the process have the names that Prometheus gives them."""
 
     def read() -> Iterator[Metric]:
@@ -34,6 +36,16 @@ def process_gauges(build: Build) -> Callable[[], Iterator[Metric]]:
             [(labels, 1)],
             ("version", "python", "compiled"),
         )
+        total, free = space_of(data_dir)
+        if total > 0:
+            yield gauge(
+                "headgate_disk_bytes", "Size of the file system of the data directory.", [((), total)]
+            )
+            yield gauge(
+                "headgate_disk_free_bytes",
+                "Bytes of this file system that the server can still write.",
+                [((), free)],
+            )
         yield from _PROCESS.collect()
 
     return read
