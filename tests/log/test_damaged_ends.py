@@ -56,7 +56,9 @@ def test_a_log_cut_at_its_end_does_not_open(settings: LogSettings, ending: str, 
     before, changes = snapshot(files), files.operations
     is_clean = ending == "closed"
     for _ in range(2):
-        with pytest.raises(RecordsMissing, match=r"the records from \d+ to 29 are missing"):
+        with pytest.raises(
+            RecordsMissing, match=r"records between \d+ and 29, which were durable, cannot be read"
+        ):
             place.open(clean=is_clean)
     assert (snapshot(files), files.operations) == (before, changes)
     files.open(path, create=True).pwrite(whole, 0)
@@ -98,10 +100,10 @@ def test_a_closed_segment_cut_within_a_batch_is_detected(files: MemoryFileSystem
     closed(place)
     path = DIRECTORY / f"{0:020d}.log"
     files.open(path).truncate(files.size(path) - 7)
-    with pytest.raises(RecordsMissing, match="are missing"):
+    with pytest.raises(RecordsMissing, match="which were durable, cannot be read"):
         place.open(clean=True)
     files.remove(path.with_suffix(".index"))
-    with pytest.raises(RecordsMissing, match="are missing"):
+    with pytest.raises(RecordsMissing, match="which were durable, cannot be read"):
         place.open(clean=True)
 
 
@@ -202,5 +204,5 @@ def test_a_segment_of_another_log_is_detected(files: MemoryFileSystem) -> None:
     path = last_segment(files)
     files.open(path).truncate(0)
     files.open(path).pwrite(batch_at(0) + batch_at(1, size=300), 0)
-    with pytest.raises(RecordsMissing, match="from 2 to 4 are missing"):
+    with pytest.raises(RecordsMissing, match="records between 2 and 4, which were durable, cannot be read"):
         place.open(clean=True)

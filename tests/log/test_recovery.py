@@ -45,7 +45,7 @@ def test_a_log_that_lacks_a_segment_does_not_open(
     path = DIRECTORY / f"{gone:020d}.log"
     files.rename(path, DATA / "aside")
     before = files.operations
-    with pytest.raises(RecordsMissing, match=f"from {gone} to {following - 1} are missing"):
+    with pytest.raises(RecordsMissing, match=f"records between {gone} and {following - 1}, which were"):
         place.open(clean=ending == "closed")
     assert files.operations == before, "a log that is not whole was changed"
     files.rename(DATA / "aside", path)
@@ -64,7 +64,7 @@ def test_a_log_whose_durable_records_end_early_does_not_open(files: MemoryFileSy
     log.close()
     file = files.open(DIRECTORY / f"{first:020d}.log")
     file.truncate(end)
-    with pytest.raises(RecordsMissing, match=f"from {second - 1} to {second - 1} are missing"):
+    with pytest.raises(RecordsMissing, match=f"records between {second - 1} and {second - 1}, which were"):
         place.open(clean=True)
 
 
@@ -199,7 +199,7 @@ def test_with_keeps_all_a_bad_batch_before_whole_ones_is_damage(
     if what is None:
         assert contents(place.open()) == batches[:which]
         return
-    with pytest.raises(LogDamaged, match=f"{what}.*headgate log verify") as raised:
+    with pytest.raises(LogDamaged, match=f"{what}.*headgate log mend") as raised:
         place.open()
     assert raised.value.filename == str(DIRECTORY)
     assert read_file(files, path) == before

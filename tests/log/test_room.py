@@ -105,7 +105,9 @@ def test_zeros_in_place_of_synced_records_are_damage() -> None:
     size = len(batches[-1])
     place.files.open(DIRECTORY / FIRST).pwrite(bytes(size), log.size_bytes - size)
     before = file_bytes(place)
-    with pytest.raises(RecordsMissing, match=r"from 4 to 4 are missing .*zeros are"):
+    with pytest.raises(
+        RecordsMissing, match=r"records between 4 and 4, which were durable, cannot be read .*zeros are"
+    ):
         place.open()
     assert file_bytes(place) == before
 

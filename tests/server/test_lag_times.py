@@ -47,6 +47,13 @@ def test_an_end_that_was_unknown_ends_the_search() -> None:
     assert found.age_ms(T, 0, 40, Millis(30_000)) == 10_000
 
 
+def test_a_log_that_was_not_open_at_a_scrape_keeps_its_age() -> None:
+    """It is closed for a while if nobody uses it, or if descriptors are short; its past is known."""
+    found = times((0, 100), (60_000, 200), (120_000, UNKNOWN), (180_000, 200), (240_000, UNKNOWN))
+    assert found.age_ms(T, 0, 150, Millis(240_000)) == 210_000
+    assert found.age_ms(T, 0, 199, Millis(240_000)) == 180_600
+
+
 @pytest.mark.parametrize("first", [UNKNOWN, 100])
 def test_an_age_grows_as_long_as_nothing_is_read(first: int) -> None:
     """Whatever is forgotten meanwhile, and whether the log was open at the first note."""

@@ -14,7 +14,10 @@ from headgate.log.header import CorruptBatch
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.policy import policy_of
 
-NO_BACKUP: Final = "Without one, `headgate log mend` keeps what can be read."
+MEND_OR_RESTORE: Final = (
+    "With the server stopped, `headgate log mend` (a dry run) tells what can be kept; a backup of the whole "
+    "data directory has the rest, but not what was written since."
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,17 +32,17 @@ class NextStart:
         if self.refusal is not None:
             return (
                 "The server does not open this log and does not change it; clients get a storage error. "
-                f"Restore the data directory from a backup. {NO_BACKUP}"
+                f"{MEND_OR_RESTORE}"
             )
         if self.recovery is not None:
             return (
                 f"Copy the directory before the next start, which ends the log at offset "
-                f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. Restore the "
-                f"data directory from a backup. {NO_BACKUP}"
+                f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. "
+                f"{MEND_OR_RESTORE}"
             )
         return (
             "The server opens the log, refuses to serve this batch (if its header is wrong, all up to the "
-            f"next index entry), and serves all others. Restore the data directory from a backup. {NO_BACKUP}"
+            f"next index entry), and serves all others. {MEND_OR_RESTORE}"
         )
 
 

@@ -14,7 +14,7 @@ from headgate.domain.ids import (
 )
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
-from headgate.inspect.next_start import NO_BACKUP, NextStart, next_start, settings_of
+from headgate.inspect.next_start import MEND_OR_RESTORE, NextStart, next_start, settings_of
 from headgate.inspect.partition import (
     SUFFIXES,
     PartitionFiles,
@@ -58,7 +58,7 @@ _KEYS_OF_SHARDS: dict[str, str] = {
     TRANSACTION_STATE_TOPIC: "transactional ids",
 }
 """The topics whose logs are loaded by shards, and what the keys of these are."""
-_RESTORE = "Restore the data directory from a backup if there is one."
+_RESTORE = MEND_OR_RESTORE
 _NO_MARK = (
     "The server ignores it, and its next start rewrites more of the log than necessary. Stop the server, "
     "then remove the file, or run `headgate log mend`."
@@ -151,8 +151,7 @@ class LogCheck:
         if following == NextStart() and keys is not None:
             return (
                 "The server does not load this log, unless shard.checkpoint covers the batch: requests for "
-                f"{keys} of this partition fail, all others succeed. Restore the data directory from a "
-                f"backup. {NO_BACKUP}"
+                f"{keys} of this partition fail, all others succeed. {MEND_OR_RESTORE}"
             )
         return following.consequence()
 

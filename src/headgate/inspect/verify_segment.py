@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.inspect.findings import Findings
-from headgate.inspect.next_start import NextStart
+from headgate.inspect.next_start import MEND_OR_RESTORE, NextStart
 from headgate.inspect.partition import SegmentFiles
 from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, read_start, walk
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
@@ -302,4 +302,4 @@ class SegmentCheck:
         self.state.findings.error(self.name, what, next_step, position=position)
 
 
-_RESTORE = "Restore the data directory from a backup if there is one."
+_RESTORE = MEND_OR_RESTORE

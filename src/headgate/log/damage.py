@@ -1,13 +1,17 @@
-"""Errors of a damaged log, which is not changed, so that its files can be restored from a copy."""
+"""Errors of a damaged log, which is not changed, so that it can be mended, or restored from a copy."""
 
 from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Final
+
+WHAT_NEXT: Final = "stop the server: `headgate log mend` (a dry run) tells what can be kept"
+"""The next step of whoever reads the error."""
 
 
 class LogDamaged(OSError):
-    """A log is damaged. It is not changed, so that files can be restored from a copy."""
+    """A log is damaged. It is not changed, so that it can be mended, or restored from a copy."""
 
 
 class RecordsMissing(LogDamaged):
@@ -18,8 +22,8 @@ def missing(directory: Path, first: int, following: int, *, reason: str = "") ->
     """Return the error for missing records with offsets `first` to `following - 1`."""
     return RecordsMissing(
         errno.EIO,
-        f"the records from {first} to {following - 1} are missing{reason}; restore the data directory "
-        "from a copy (`headgate log verify` tells more)",
+        f"records between {first} and {following - 1}, which were durable, cannot be read{reason}; "
+        f"{WHAT_NEXT}",
         str(directory),
     )
 
@@ -28,7 +32,6 @@ def out_of_order(path: Path, offset: int, expected: int) -> LogDamaged:
     """Return the error for a segment with an offset where another one was expected."""
     return LogDamaged(
         errno.EIO,
-        f"offset {offset} is where {expected} was expected; restore the segment from a copy (`headgate log "
-        "verify` tells more)",
+        f"offset {offset} is where {expected} was expected; {WHAT_NEXT}",
         str(path),
     )

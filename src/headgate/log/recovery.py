@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
-from headgate.log.damage import LogDamaged, missing, out_of_order
+from headgate.log.damage import WHAT_NEXT, LogDamaged, missing, out_of_order
 from headgate.log.filesystem import read_file
 from headgate.log.segment import Segment
 from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
@@ -256,15 +256,13 @@ def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: 
         if crc != mark.last_crc:
             raise LogDamaged(
                 errno.EIO,
-                f"another batch ends at {mark.end_offset} than what the disk had; restore the segments from "
-                "a copy (`headgate log verify` tells more)",
+                f"another batch ends at {mark.end_offset} than what the disk had; {WHAT_NEXT}",
                 str(loading.directory),
             )
     if found.torn is not None and (what := _why_no_tail(loading, found, found.torn)):
         raise LogDamaged(
             errno.EIO,
-            f"{found.torn.reason}, and {what}; restore the file from a copy (`headgate log verify` tells "
-            "more)",
+            f"{found.torn.reason}, and {what}; {WHAT_NEXT}",
             str(loading.directory),
         )
 
@@ -291,8 +289,7 @@ def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_
     if checkpoint.log_start_offset < mark.start_offset:
         raise LogDamaged(
             errno.EIO,
-            f"{CHECKPOINT_NAME} is missing or an old one: the log starts at {mark.start_offset}; restore the "
-            "file from a copy",
+            f"{CHECKPOINT_NAME} is missing or an old one: the log starts at {mark.start_offset}; {WHAT_NEXT}",
             str(directory),
         )
     if is_ours and bases and bases[0] > checkpoint.log_start_offset:

@@ -27,10 +27,12 @@ class _Note(NamedTuple):
     at: Millis
     ends: Mapping[TopicName, TopicEnds]
 
-    def end_of(self, topic: TopicName, partition: int) -> int:
-        """Return the end of a partition at that time; `UNKNOWN` without one."""
+    def end_of(self, topic: TopicName, partition: int) -> int | None:
+        """Return the end of a partition at that time; `UNKNOWN` if its log was not open, None if it did not
+        exist.
+        """
         ends = self.ends.get(topic)
-        return int(ends.ends[partition]) if ends is not None and partition < len(ends.ends) else UNKNOWN
+        return int(ends.ends[partition]) if ends is not None and partition < len(ends.ends) else None
 
 
 class _First(NamedTuple):
@@ -92,7 +94,9 @@ class LagTimes:
         following: int | None = None
         for one in reversed(self._notes):
             end = one.end_of(topic, partition)
-            if end == UNKNOWN or (following is not None and end > following):
+            if end == UNKNOWN:
+                continue
+            if end is None or (following is not None and end > following):
                 break
             if end <= offset:
                 return now - _between(one.at, end, later, offset)

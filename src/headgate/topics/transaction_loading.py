@@ -17,6 +17,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from headgate.log.damage import WHAT_NEXT
 from headgate.log.header import CorruptBatch
 from headgate.log.walking import checked_batches
 from headgate.topics.transactions import Transactions
@@ -92,9 +93,10 @@ def _read(log: Log, read_from: int, transactions: Transactions) -> None:
     if has_transactions and damaged_at is not None:
         logger.error(
             "%s is damaged at offset %d (%s): committed readers stop there, as it is not known which "
-            "transactions after it were committed; restore the segment from a copy",
+            "transactions after it were committed; %s",
             log.directory,
             damaged_at,
             what,
+            WHAT_NEXT,
         )
         transactions.stable_until = damaged_at
