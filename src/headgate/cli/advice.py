@@ -105,7 +105,10 @@ def _advice(error: ClientError, command: str) -> str | None:
     if isinstance(error, OutcomeUnknown):
         return "--describe shows the committed offsets"
     if isinstance(error, NoNodeReachable):
-        return "check that a server is running there, or use another --bootstrap-server"
+        return (
+            "check that a server is running there and has a free connection (max.connections), or use "
+            "another --bootstrap-server"
+        )
     if isinstance(error, RequestTimedOut):
         return "try again with a greater --timeout"
     if isinstance(error, RequestRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -73,7 +73,10 @@ _WHERE_TO_SET = (
     "in the file of --command-config, in Python in `security`, or in Spark by the option "
     "kafka.security.protocol"
 )
-_MAY_NEED_TLS_OR_SASL = f"; if this port needs TLS or SASL, set security.protocol {_WHERE_TO_SET}"
+_MAY_NEED_TLS_OR_SASL = (
+    f"; if this port needs TLS or SASL, set security.protocol {_WHERE_TO_SET}; a server without a free "
+    "connection closes it, too: its log says so"
+)
 _MAY_NEED_SASL = "; if this port needs SASL too, set security.protocol to SASL_SSL"
 _NO_BROKER = "; check that a Kafka broker listens there"
 
