@@ -56,6 +56,19 @@ def test_reserved_space_after_a_crash_is_no_tail(data_dir: Path) -> None:
     assert not [note for note in notes(data_dir) if note.file == LAST]
 
 
+def test_reserved_space_behind_a_damaged_batch_is_no_damage(data_dir: Path) -> None:
+    """A running server has it at the end of each log, and moves it with each write."""
+    crash(data_dir)
+    flip(data_dir / LAST, batch_positions(data_dir / LAST)[-3] + FIELDS["records"])
+    before = errors(data_dir)
+    assert before
+    with (data_dir / LAST).open("ab") as log:
+        log.write(bytes(5000))
+    assert [(each.file, each.position) for each in errors(data_dir)] == [
+        (each.file, each.position) for each in before
+    ]
+
+
 def test_writes_during_the_check_are_not_seen(data_dir: Path) -> None:
     """A file is read as it was when it was opened. An incomplete write would look like damage."""
     path = data_dir / LAST

@@ -163,10 +163,11 @@ class SegmentCheck:
     def _goes_on_after(self, file: LogFile, found: FoundBatch | Break, problem: str) -> bool:
         """Report a bad batch. Return True if the check continues after it."""
         state, position = self.state, found.position
-        is_tail = self.following_base is None and state.next_start.refusal is None
-        if is_tail and not state.was_closed_well and not self._is_damaged:
-            if isinstance(found, Break) and is_room(file, found):
-                return False
+        is_last = self.following_base is None and not state.was_closed_well
+        opens = state.next_start.refusal is None
+        if is_last and (opens or self._is_damaged) and isinstance(found, Break) and is_room(file, found):
+            return False
+        if is_last and opens and not self._is_damaged:
             behind = find_whole_batch(file, position + 1, state.expected_offset)
             if behind is None:
                 state.findings.note(
