@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headgate.admin import (
     Admin,
+    ClientError,
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
@@ -63,8 +64,21 @@ def _alter(admin: Admin, options: Options, kind: str, name: str) -> int:
         rows = [dict(zip(_PLACE, (kind, name, *one), strict=True)) for one in shown]
         print_rows(rows, _PLACE, "changes", options.output)
     if kind == "groups":
+        _look_for_group(admin, name)
         _look_at_dead_letters(admin, {one.name: one.value for one in changes})
     return 0
+
+
+def _look_for_group(admin: Admin, group_id: str) -> None:
+    """Say if there is no such group: settings are accepted before it exists, also for a mistyped name."""
+    try:
+        known = {one.group_id for one in admin.list_groups()}
+    except ClientError:  # the change is made; who may change settings may not list groups
+        return
+    if group_id not in known:
+        near = difflib.get_close_matches(group_id, known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        say(f"there is no group called {group_id}{hint}: the settings hold for one that is created later")
 
 
 def _look_at_dead_letters(admin: Admin, changes: Mapping[str, str | None]) -> None:
