@@ -20,6 +20,7 @@ from headgate.admin import TopicPartition as AdminPartition
 from headgate.broker import Broker
 from headgate.client.cluster import Cluster
 from headgate.client.configs import alter_group_settings
+from headgate.client.ends import known_ends
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import GroupId, TopicName
 from headgate.spark.stream.positions import metadata_of
@@ -168,3 +169,31 @@ def test_a_data_directory_says_the_same_as_its_server(
     served = audited(command, broker.bootstrap_servers)
     read = audited(command, broker.data_dir, *minutes)
     assert read == {group: {**row, "lag": None} for group, row in served.items()}
+
+
+def test_a_lag_that_is_not_known_is_told(
+    broker: Broker, command: Command, new_group: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group can be far behind where nobody tells the end: nothing is found, and the exit code is 1."""
+    name, lost = new_group(10, 0), AdminPartition(TopicName("flights"), 1)
+    monkeypatch.setattr(
+        import_module("headgate.fleet.audit"),
+        "known_ends",
+        lambda *arguments: known_ends(*arguments) | {lost: None},  # as without a leader
+    )
+    limits = ("--lag-above", "99", *QUIET)
+    result = command("audit", broker.bootstrap_servers, "--all", "--output", "json", *limits)
+    row = next(row for row in json.loads(result.stdout)["groups"] if row["group"] == name)
+    assert (row["lag"], row["unknown"], row["findings"]) == (0, 1, "")
+    said = f"1 partition is without a known end ({lost}): no lag is known there; `headgate health` says why"
+    assert result.stderr.endswith(f"nothing found\nheadgate: {said}\n")
+    assert result.exit_code == 1
+    found = command("audit", broker.bootstrap_servers, "--only", "dead", "--dead-after", "PT0S", *NOT_DUE)
+    assert (found.exit_code, said in found.stderr) == (3, True)
+
+
+def test_a_data_directory_is_not_asked_for_lags(broker: Broker, command: Command) -> None:
+    """Otherwise no group would ever lag, and the exit code would be that of a sound cluster."""
+    refused = command("audit", broker.data_dir, "--lag-above", "0")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--lag-above: a data directory does not tell lags" in refused.stderr

@@ -71,6 +71,7 @@ def test_the_lag_counts_partitions_with_a_known_end_and_names_topics_that_do_not
     assert (facts.lag, facts.missing_topics, facts.offset_count) == (15, ("gone",), 3)
     (facts,) = facts_of(shard, ends | {TopicPartition(TopicName("t"), 1): None}, {})  # without a leader
     assert (facts.lag, facts.missing_topics) == (15, ("gone",))
+    assert facts.unknown_ends == (TopicPartition(TopicName("t"), 1),)
     (facts,) = facts_of(shard, {}, {})
     assert facts.lag is None
     (facts,) = facts_of(shard, None, {})

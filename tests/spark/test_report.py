@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from headgate.broker import Broker, run
 from headgate.cli import app
-from headgate.domain.ids import GroupId, Millis
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import TopicPartition as Place
 from headgate.fleet.audit import Audited
 from headgate.fleet.facts import GroupFacts
 from headgate.fleet.report import Report, gather, page
@@ -162,8 +163,21 @@ def test_a_page_without_any_group() -> None:
     assert "Nothing remarkable." in read.words and "svg" not in read.tags
 
 
-def page_of(*names: str) -> str:
-    """Return the page on groups with these names that are dead, and have a line and bars in every chart."""
+def test_a_lag_that_is_not_known_is_no_small_one() -> None:
+    """Of a partition without a leader, for example. A page without findings tells it, too."""
+    known = page_of("g", findings=())
+    assert "Nothing remarkable." in known and "without a known end" not in known
+    lost = (Place(TopicName("flights"), 1),)
+    assert "1 partition without a known end" in page_of("g", unknown_ends=lost, findings=())
+    assert "at least 1<" in page_of("g", unknown_ends=lost) and "at least" not in page_of("g")
+
+
+def page_of(
+    *names: str,
+    unknown_ends: tuple[Place, ...] = (),
+    findings: tuple[Finding, ...] = (Finding.DEAD,),
+) -> str:
+    """Return the page on groups with these names, by default dead, with a line and bars in every chart."""
     facts = GroupFacts(
         group_id=GroupId(""),
         group_type="classic",
@@ -174,6 +188,7 @@ def page_of(*names: str) -> str:
         first_expiry_at=None,
         last_expiry_at=None,
         lag=1,
+        unknown_ends=unknown_ends,
     )
     points = tuple((NOW + number * 1000, number) for number in range(1, 121))
     charts = tuple(Series(name, points) for name in (*names[:SHOWN], OTHERS))
@@ -185,7 +200,7 @@ def page_of(*names: str) -> str:
             last_at=Millis(NOW),
             interval_ms=1000,
             commit_count=1,
-            audited=tuple(Audited(replace(facts, group_id=GroupId(name)), (Finding.DEAD,)) for name in names),
+            audited=tuple(Audited(replace(facts, group_id=GroupId(name)), findings) for name in names),
             commits=charts,
             lag=charts,
             rebalances=charts,

@@ -23,7 +23,12 @@ def gaps(surveyor: Surveyor) -> Iterator[str]:
     for names, error in _by_reason(surveyor.failed):
         yield f"{_count(names, 'group')} missing ({_some(names)}): {in_words(error)}"
     for names, error in _by_reason(surveyor.unknown_ends):
-        yield f"{_count(names, 'partition')} without a known end ({_some(names)}): {in_words(error)}"
+        yield f"{without_known_end(names)}: {in_words(error)}"
+
+
+def without_known_end(partitions: list[str]) -> str:
+    """Return how many partitions have no known end, and the first of them."""
+    return f"{_count(partitions, 'partition')} without a known end ({_some(partitions)})"
 
 
 def _by_reason(failed: Mapping[KeyT, ClientError]) -> Iterable[tuple[list[str], ClientError]]:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from headgate.cli.connecting import INTERRUPTED, CommandConfig
-from headgate.cli.fleet.common import failed
+from headgate.cli.fleet.common import failed, told_unknown_ends
 from headgate.cli.printing import say
 from headgate.cli.spark import interruption_without_stack, options_of, session
 from headgate.domain.setting import INT_MAX
@@ -67,3 +67,5 @@ def report(
         raise failed(str(problem)) from problem
     marked = sum(1 for each in found.audited if each.findings)
     say(f"wrote {target}: {counted(len(found.audited), 'group')}, {marked:,} with findings")
+    if told_unknown_ends(found.audited):
+        raise typer.Exit(1)

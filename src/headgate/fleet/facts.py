@@ -44,6 +44,10 @@ class GroupFacts:
     """When the last of them expires. None if any offset does not expire."""
     lag: int | None
     """The sum over all partitions whose end is known; None if none is."""
+    unknown_ends: tuple[TopicPartition, ...] = ()
+    """Partitions with a committed offset whose end could not be asked: `lag` lacks them. Empty for a data
+    directory, where no lag is known.
+    """
     missing_topics: tuple[str, ...] = ()
     """Topics that do not exist (any more), with committed offsets of the group."""
     paused_count: int = 0
@@ -94,6 +98,7 @@ def _facts(
     commits: list[Millis] = []
     expiries: list[Millis | None] = []
     lags: list[int] = []
+    unknown: list[TopicPartition] = []
     missing: set[str] = set()
     for topic, partition, stored in shard.offsets.offsets_of(group_id):
         commits.append(stored.commit_timestamp)
@@ -106,7 +111,9 @@ def _facts(
         end = ends.get(place := TopicPartition(topic, partition))
         if end is not None:
             lags.append(max(end - stored.offset, 0))
-        elif place not in ends:
+        elif place in ends:
+            unknown.append(place)
+        else:
             missing.add(topic)
     known = [expiry for expiry in expiries if expiry is not None]
     return GroupFacts(
@@ -119,6 +126,7 @@ def _facts(
         first_expiry_at=min(known, default=None),
         last_expiry_at=max(known, default=None) if len(known) == len(expiries) else None,
         lag=sum(lags) if lags else None,
+        unknown_ends=tuple(sorted(unknown)),
         missing_topics=tuple(sorted(missing)),
         paused_count=paused,
         backwards=backwards,

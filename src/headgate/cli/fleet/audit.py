@@ -11,7 +11,7 @@ import typer
 from headgate.admin.errors import moment
 from headgate.cli.connecting import INTERRUPTED, CommandConfig, Output, check_output, spark_options
 from headgate.cli.consumer_groups.arguments import parse_span
-from headgate.cli.fleet.common import failed
+from headgate.cli.fleet.common import failed, told_unknown_ends
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.progress import progress_bar
@@ -76,7 +76,8 @@ def audit(options: AuditOptions) -> None:
     """Tell which groups lose offsets soon, lag, are stuck or dead, or were set back.
 
     The coordinator's log is read and replayed by the coordinator's own rules. Nothing is changed. The exit
-    code is 3 if anything was found, 0 if nothing was.
+    code is 3 if anything was found, 0 if nothing was, and 1 if the end of a partition is not known, so that
+    nothing is found of its lag.
     """
     try:
         from headgate.client.errors import ClientError as Unreachable
@@ -105,7 +106,8 @@ def audit(options: AuditOptions) -> None:
     if unreadable:
         were = "was" if unreadable == 1 else "were"
         say(f"{counted(unreadable, 'record')} of the log could not be decoded and {were} left out")
-    raise typer.Exit(FOUND if found else 0)
+    is_incomplete = told_unknown_ends(audited)
+    raise typer.Exit(FOUND if found else 1 if is_incomplete else 0)
 
 
 def _rules(options: AuditOptions) -> Rules:
@@ -129,6 +131,8 @@ def _audited(options: AuditOptions, rules: Rules) -> tuple[list[Audited], int]:
     if options.master is not None:
         run = run_on_spark(session(options.master, "headgate fleet audit"))
     known = look_at(options.source, spark_options(options.command_config))
+    if known.ends is None and options.lag_above is not None:
+        raise UsageProblem("--lag-above: a data directory does not tell lags; name a server, HOST:PORT")
     unreadable = 0
     with progress_bar("reading the log", len(known.partitions)) as advance:
 
@@ -159,6 +163,7 @@ def _audited_row(each: Audited) -> Row:
         "state": facts.state,
         "offsets": facts.offset_count,
         "lag": facts.lag,
+        "unknown": len(facts.unknown_ends),
         "last_commit": _time(facts.last_commit_at),
         "empty_since": _time(facts.empty_since),
         "expires": _time(facts.first_expiry_at),

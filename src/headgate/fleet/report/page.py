@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from headgate.domain.wording import counted
 from headgate.fleet.audit import Audited
+from headgate.fleet.facts import GroupFacts
 from headgate.fleet.report import charts
 from headgate.fleet.report.gather import Report
 from headgate.fleet.report.series import Series, shown
@@ -93,14 +94,18 @@ def _tiles(report: Report) -> str:
 
 def _findings(audited: Sequence[Audited]) -> str:
     found = [each for each in audited if each.findings]
+    lacking = {where for each in audited for where in each.facts.unknown_ends}
+    unknown = f"<p>{counted(len(lacking), 'partition')} without a known end: no lag is known there.</p>"
+    without = unknown if lacking else ""
     if not found:
-        return '<p class="nothing">Nothing remarkable.</p>'
+        return f'<p class="nothing">Nothing remarkable.</p>{without}'
     found.sort(key=lambda each: (list(Finding).index(each.findings[0]), -(each.facts.lag or 0)))
     head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
     rows = "".join(map(_row, found[:MOST_ROWS]))
     rest = len(found) - MOST_ROWS
     more = f'<p class="nothing">And {counted(rest, "more group")}.</p>' if rest > 0 else ""
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="wide">{table}</div>{more}{without}'
 
 
 def _row(each: Audited) -> str:
@@ -112,11 +117,17 @@ def _row(each: Audited) -> str:
         (escape(facts.group_type), ""),
         (escape(facts.state), ""),
         (f"{facts.offset_count:,}", "number"),
-        ("unknown" if facts.lag is None else f"{facts.lag:,}", "number"),
+        (_lag(facts), "number"),
         (_moment(facts.last_commit_at), "time"),
         (_moment(facts.first_expiry_at), "time"),
     )
     return "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for text, kind in cells) + "</tr>"
+
+
+def _lag(facts: GroupFacts) -> str:
+    if facts.lag is None:
+        return "unknown"
+    return f"at least {facts.lag:,}" if facts.unknown_ends else f"{facts.lag:,}"
 
 
 def _has_points(series: Sequence[Series]) -> bool:
