@@ -59,7 +59,7 @@ from headgate.client.errors import (
     VersionNotSupported,
 )
 from headgate.client.expiry import GroupExpiry, GroupExpiryListing
-from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
+from headgate.client.groups import GroupDescription, GroupListing, GroupsMissing, MemberDescription
 from headgate.client.history import (
     ChangeAuthor,
     Earlier,
@@ -124,6 +124,7 @@ __all__ = [
     "GroupIsActive",
     "GroupListing",
     "GroupSurvey",
+    "GroupsMissing",
     "HangingTransaction",
     "HistoryTopic",
     "HistoryUnknown",

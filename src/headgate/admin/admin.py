@@ -105,6 +105,9 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`, `Share`), in any
         case. Raises ValueError for others. Share groups are among them: they have no committed offsets, and
         `describe_share_groups` and `share_offsets` are for them.
+
+        Groups that the user may not describe are omitted. Raises `GroupsMissing`, which has the rest, if some
+        groups have no coordinator, and the error of a node that does not answer.
         """
         chosen = among("states", states, groups.STATES), among("types", types, groups.TYPES)
         return groups.list_groups(self.cluster, *chosen)

@@ -137,6 +137,9 @@ class AsyncAdmin:
         States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`, `Share`), in any
         case. Raises ValueError for others. Share groups are among them: they have no committed offsets, and
         `describe_share_groups` and `share_offsets` are for them.
+
+        Groups that the user may not describe are omitted. Raises `GroupsMissing`, which has the rest, if some
+        groups have no coordinator, and the error of a node that does not answer.
         """
         return await self._call(self._admin.list_groups, states, types)
 
@@ -550,7 +553,7 @@ class AsyncAdmin:
     async def list_share_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
         """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`).
 
-        States are in any case. Raises ValueError for others.
+        States are in any case. Raises ValueError for others, and what `list_groups` raises.
         """
         return await self._call(self._admin.list_share_groups, states)
 

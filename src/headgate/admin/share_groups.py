@@ -39,7 +39,7 @@ class ShareGroupAdmin:
     def list_share_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
         """Return the share groups, sorted by id, or those with one of the states (`Empty`, `Stable`).
 
-        States are in any case. Raises ValueError for others.
+        States are in any case. Raises ValueError for others, and what `list_groups` raises.
         """
         chosen = among("states", states, share_groups.STATES)
         return groups.list_groups(self.cluster, chosen, [SHARE])

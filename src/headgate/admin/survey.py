@@ -13,7 +13,7 @@ from typing import TypeVar
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.client import expiry, groups, offsets, pauses, share_groups
 from headgate.client.cluster import Cluster
-from headgate.client.errors import ClientError, RequestRefused
+from headgate.client.errors import ClientError, RequestRefused, VersionNotSupported
 from headgate.client.expiry import GroupExpiry
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.offsets import CommittedOffset
@@ -59,16 +59,31 @@ class Surveyor:
         self.unknown_ends: dict[TopicPartition, ClientError] = {}
         self.unlisted: tuple[ClientError, ...] = ()
 
-    def listings(self) -> list[GroupListing]:
+    def listings(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
         """Return the groups of consumers and those that only store offsets, sorted by id."""
-        listings, failed = groups.list_on_nodes(self._survey)
+        return [one for one in self.all_listings(states, types) if one.protocol_type in ("consumer", "")]
+
+    def all_listings(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """Return the groups of every kind, sorted by id; `unlisted` has why some may be missing.
+
+        Raises `VersionNotSupported` if a node cannot filter by states or types.
+        """
+        listings, failed = groups.list_on_nodes(self._survey, states, types)
+        for error in failed.values():
+            if isinstance(error, VersionNotSupported):
+                raise error
         self._types = {one.group_id: one.group_type for one in listings}
         self.unlisted = (*failed.values(), *groups.without_coordinator(self._survey.cluster))
-        return [one for one in listings if one.protocol_type in ("consumer", "")]
+        return listings
 
-    def is_share_group(self, group_id: str) -> bool:
-        """Return whether `listings` found a share group of this name."""
-        return self._types.get(GroupId(group_id), "").lower() == "share"
+    def absent(self, group_ids: Iterable[GroupId]) -> list[GroupId]:
+        """Return which of these groups do not exist. The coordinators are asked: a list lacks the groups that
+        the user may not describe, and those without a coordinator.
+        """
+        described = self.descriptions(group_ids)
+        undescribed = [group_id for group_id, one in described.items() if one is None]
+        shares = self.share_groups(undescribed)
+        return [one for one in undescribed if one not in shares and one not in self.failed]
 
     def descriptions(self, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupDescription | None]:
         """Describe groups; None for one that does not exist."""

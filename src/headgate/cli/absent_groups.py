@@ -33,8 +33,14 @@ def absent(group_ids: Iterable[str], listings: Iterable[GroupListing], *, are_sh
 
 
 def all_absent(admin: Admin, group_ids: Sequence[str], *, are_shares: bool) -> Iterator[str]:
-    """Yield the same; ask the brokers which groups there are, once, and whether a group was there before."""
-    messages = absent(group_ids, admin.list_groups() if group_ids else [], are_shares=are_shares)
+    """Yield the same; ask the brokers which groups there are, once, and whether a group was there before.
+
+    Their coordinators have said that the groups do not exist: a list that lacks others is good for hints.
+    """
+    from headgate.admin.survey import Surveyor
+
+    listings = Surveyor(admin.cluster).all_listings() if group_ids else []
+    messages = absent(group_ids, listings, are_shares=are_shares)
     for group_id, message in zip(group_ids, messages, strict=True):
         if not are_shares and _had_offsets(admin, group_id):
             shows = f"`headgate consumer-groups --history --group {group_id}` shows when and why"

@@ -50,9 +50,12 @@ def groups(options: Options) -> None:
 
 
 def _list(admin: Admin, options: Options) -> int:
+    from headgate.admin.survey import Surveyor
+    from headgate.cli.incomplete import told_gaps
     from headgate.cli.printing import print_rows, print_table
 
     _check(options)
+    surveyor = Surveyor(admin.cluster)
     rows = [
         {
             "group": one.group_id,
@@ -60,7 +63,7 @@ def _list(admin: Admin, options: Options) -> int:
             "protocol": one.protocol_type,
             "state": one.state,
         }
-        for one in admin.list_groups()
+        for one in surveyor.all_listings()
         if _is_wanted(one, options)
     ]
     columns = ("group", "type", "protocol", "state") if options.verbose else ("group", "type", "protocol")
@@ -68,7 +71,7 @@ def _list(admin: Admin, options: Options) -> int:
         print_table(rows, columns)
     else:
         print_rows(rows, columns, "groups", options.output)
-    return 0
+    return 1 if told_gaps(surveyor) else 0
 
 
 def _check(options: Options) -> None:

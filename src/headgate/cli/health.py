@@ -163,7 +163,13 @@ def _coordinators(admin: Admin) -> Result:
 
 
 def _groups(admin: Admin) -> Result:
-    groups = admin.list_groups()
+    from headgate.admin.survey import Surveyor
+    from headgate.cli.incomplete import gaps
+
+    surveyor = Surveyor(admin.cluster)
+    groups = surveyor.all_listings()
+    if missing := list(gaps(surveyor)):
+        return FAILED, "; ".join(missing)
     if loading := [one.group_id for one in groups if one.state in ("Dead", "Unknown")]:
         return WARNING, f"in an unexpected state: {', '.join(_some(loading))}"
     return OK, _count(len(groups), "group")

@@ -26,6 +26,16 @@ def gaps(surveyor: Surveyor) -> Iterator[str]:
         yield f"{without_known_end(names)}: {in_words(error)}"
 
 
+def told_gaps(surveyor: Surveyor) -> bool:
+    """Say these sentences. Return whether there are any."""
+    from headgate.cli.printing import say
+
+    sentences = list(gaps(surveyor))
+    for sentence in sentences:
+        say(sentence)
+    return bool(sentences)
+
+
 def without_known_end(partitions: list[str]) -> str:
     """Return how many partitions have no known end, and the first of them."""
     return f"{_count(partitions, 'partition')} without a known end ({_some(partitions)})"

@@ -15,7 +15,7 @@ from headgate.cli.option_classes import takes_options
 from headgate.cli.usage_problem import UsageProblem
 
 if TYPE_CHECKING:
-    from headgate.admin import Admin, ClientError, GroupListing, Position
+    from headgate.admin import Admin, ClientError, GroupDescription, Position
     from headgate.admin.survey import Surveyor
     from headgate.cli.printing import Row
     from headgate.domain.ids import GroupId
@@ -192,7 +192,7 @@ class _Found(NamedTuple):
     looks: list[Look]
     problems: list[str]
     """What is missing: a group of --group, or the answer of a node."""
-    idle: list[GroupListing]
+    idle: list[GroupDescription]
     """Groups of --group with nothing committed and no partition assigned."""
 
 
@@ -201,29 +201,45 @@ def _looks(admin: Admin, options: Options) -> _Found:
     from headgate.admin.survey import Surveyor
     from headgate.cli.absent_groups import of_other_kind
     from headgate.cli.incomplete import gaps
+    from headgate.domain.ids import GroupId
 
     surveyor = Surveyor(admin.cluster)
-    listings = {one.group_id: one for one in surveyor.listings()}
-    wanted = [one for one in listings if not options.group or one in options.group]
+    if not options.group:
+        listings = surveyor.listings()
+        wanted = [one.group_id for one in listings]
+        active = surveyor.descriptions(one.group_id for one in listings if one.state != _EMPTY)
+        return _Found(_survey(surveyor, wanted, active, set(options.topic)), list(gaps(surveyor)), [])
+    described = surveyor.descriptions(dict.fromkeys(map(GroupId, options.group)))
+    there = {group_id: one for group_id, one in described.items() if one is not None and _is_consumer(one)}
+    absent = [group_id for group_id in described if group_id not in there]
+    shares = surveyor.share_groups(group_id for group_id in absent if described[group_id] is None)
     missing = [
         of_other_kind(group_id, is_share=True)
-        if surveyor.is_share_group(group_id)
+        if group_id in shares
         else f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups"
-        for group_id in dict.fromkeys(options.group)
-        if group_id not in listings
+        for group_id in absent
+        if group_id not in surveyor.failed
     ]
-    active = [group_id for group_id in wanted if listings[group_id].state != _EMPTY]
-    looks = _survey(surveyor, wanted, active, set(options.topic))
+    looks = _survey(surveyor, list(there), there, set(options.topic))
     found = {one.group_id for one in looks} | surveyor.failed.keys()
-    idle = [one for group_id, one in listings.items() if group_id in options.group and group_id not in found]
+    idle = [one for group_id, one in there.items() if group_id not in found]
     return _Found(looks, [*missing, *gaps(surveyor)], [] if options.topic else idle)
 
 
-def _survey(surveyor: Surveyor, wanted: list[GroupId], active: list[GroupId], topics: set[str]) -> list[Look]:
-    """Return what there is of groups, of which some are active; `topics`: only these, if any."""
+def _is_consumer(group: GroupDescription) -> bool:
+    return group.protocol_type in ("consumer", "")
+
+
+def _survey(
+    surveyor: Surveyor,
+    wanted: list[GroupId],
+    described: Mapping[GroupId, GroupDescription | None],
+    topics: set[str],
+) -> list[Look]:
+    """Return what there is of groups. Those with members are `described`; `topics`: only these, if any."""
     from headgate.admin.positions import positions_of, readers_of
 
-    readers = {group_id: readers_of(one) for group_id, one in surveyor.descriptions(active).items()}
+    readers = {group_id: readers_of(one) for group_id, one in described.items()}
     committed = surveyor.committed(wanted)
     places = {where for part in (committed, readers) for of_group in part.values() for where in of_group}
     ends = surveyor.ends(where for where in places if not topics or where.topic in topics)

@@ -6,7 +6,7 @@ need not know the type of a group: the functions here ask its coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.client.assignment import read_assignment
@@ -54,6 +54,18 @@ class GroupListing:
     state: str
     protocol_type: str
     """`consumer` for consumers, empty for a group that only stores offsets."""
+
+
+class GroupsMissing(ClientError):
+    """Groups may be missing in a list, because nobody answers for them; `listings` has the others.
+
+    `reasons` says why: partitions of the coordinator's log without a leader, for example.
+    """
+
+    def __init__(self, listings: Sequence[GroupListing], reasons: Sequence[ClientError]) -> None:
+        self.listings = tuple(listings)
+        self.reasons = tuple(reasons)
+        super().__init__(f"groups are missing: {'; '.join(map(str, reasons))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +122,14 @@ def list_groups(
 ) -> list[GroupListing]:
     """Return the groups of all nodes, sorted by id, filtered by states and types if any are given.
 
-    Raises `VersionNotSupported` if a node cannot filter by states or types.
+    Raises `VersionNotSupported` if a node cannot filter by states or types, the error of a node that does not
+    answer, and `GroupsMissing` if some groups have no coordinator.
     """
     listings, failed = list_on_nodes(Survey(cluster), states, types)
     for error in failed.values():
         raise error
+    if reasons := without_coordinator(cluster):
+        raise GroupsMissing(listings, reasons)
     return listings
 
 
@@ -141,12 +156,12 @@ def without_coordinator(cluster: Cluster) -> list[ClientError]:
     """Return why no node lists some groups: the partitions of their records have no leader."""
     found = cluster.metadata([_GROUPS_TOPIC])
     brokers = {one.node_id for one in found.brokers}
-    (topic,) = found.topics
-    leaderless = [one for one in topic.partitions if one.leader_id not in brokers]
+    partitions = [one for topic in found.topics for one in topic.partitions]
+    leaderless = [one for one in partitions if one.leader_id not in brokers]
     if not leaderless:
         return []
     return [
-        ClientError(f"{len(leaderless)} of {len(topic.partitions)} partitions of {topic.name} have no leader")
+        ClientError(f"{len(leaderless)} of {len(partitions)} partitions of {_GROUPS_TOPIC} have no leader")
     ]
 
 

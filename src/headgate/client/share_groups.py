@@ -21,6 +21,7 @@ SHARE = "Share"
 STATES = ("Empty", "Stable", "Dead")
 """Kafka's names, by which share groups are listed."""
 _UNKNOWN = -1
+_NOT_ALLOWED = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ def describe_share_groups(
 def are_share_groups(survey: Survey, group_ids: Iterable[GroupId]) -> Answers[GroupId, bool]:
     """Tell which groups are share groups; an error for one whose coordinator does not answer.
 
-    A coordinator without share groups, or one that does not tell, has none.
+    A coordinator without share groups has none.
     """
 
     def ask(node: Connection, some: list[GroupId]) -> Mapping[GroupId, bool | ClientError]:
@@ -99,7 +100,8 @@ def are_share_groups(survey: Survey, group_ids: Iterable[GroupId]) -> Answers[Gr
         found: dict[GroupId, bool | ClientError] = {}
         for group in response.groups:
             refused = RequestRefused(f"group {group.group_id}", group.error_code, group.error_message)
-            found[GroupId(group.group_id)] = refused if refused.is_retriable else not group.error_code
+            is_untold = refused.is_retriable or refused.error in _NOT_ALLOWED
+            found[GroupId(group.group_id)] = refused if is_untold else not group.error_code
         return found
 
     return survey.of_groups(group_ids, ask)

@@ -24,12 +24,14 @@ from headgate.admin import (
     TopicPartition,
 )
 from headgate.admin.reset import remarks_on_plan
-from headgate.cli.absent_groups import absent, is_share_group, of_other_kind
+from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
+from headgate.cli.incomplete import told_gaps
+from headgate.cli.named_groups import not_to_change
 from headgate.cli.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
@@ -56,8 +58,11 @@ _PLANNED_AT_ONCE = 500
 
 def reset_offsets(admin: Admin, options: Options) -> int:
     """Show the reset of each group; with --execute, do it. Return 1 if a group was refused."""
-    targets, partitions = targets_of(admin, options)
-    refused = _not_to_reset(admin, targets, options)
+    surveyor = Surveyor(admin.cluster)
+    targets, partitions = targets_of(admin, options, surveyor)
+    refused: dict[str, str] = {}
+    if not options.all_groups:
+        refused = not_to_change(admin.cluster, targets, are_shares=False, may_be_new=options.create)
     done: list[tuple[str, list[PlannedOffset]]] = []
     # Some at a time: the rest is planned from what is committed when its turn comes.
     group_ids = list(targets)
@@ -82,23 +87,13 @@ def reset_offsets(admin: Admin, options: Options) -> int:
                 done.append((group_id, planned))
                 warn_of_moved(group_id, planned)
     print_plans(done, options)
-    return 0 if len(done) == len(targets) else 1
+    is_incomplete = told_gaps(surveyor)
+    return 1 if is_incomplete or len(done) < len(targets) else 0
 
 
-def _not_to_reset(admin: Admin, group_ids: Iterable[str], options: Options) -> dict[str, str]:
-    """Return why a group is not reset: it does not exist and is not to be created, or it is a share group."""
-    listings = admin.list_groups()
-    shares = {each.group_id for each in listings if is_share_group(each)}
-    refused = {each: of_other_kind(each, is_share=True) for each in group_ids if each in shares}
-    if not options.create:
-        known = {each.group_id for each in listings}
-        missing = [group_id for group_id in group_ids if group_id not in known]
-        for group_id, text in zip(missing, absent(missing, listings, are_shares=False), strict=True):
-            refused[group_id] = f"{text} (--create creates it)"
-    return refused
-
-
-def targets_of(admin: Admin, options: Options) -> tuple[dict[str, Target], list[TopicPartition] | None]:
+def targets_of(
+    admin: Admin, options: Options, surveyor: Surveyor
+) -> tuple[dict[str, Target], list[TopicPartition] | None]:
     """Return the target of each group, and the partitions of all; None: those of the target, or those with a
     committed offset.
     """
@@ -108,7 +103,7 @@ def targets_of(admin: Admin, options: Options) -> tuple[dict[str, Target], list[
         return {group_id: ToOffsets(offsets) for group_id, offsets in read.items()}, None
     target = target_of(options)
     named = None if options.all_topics else named_partitions(admin, options)
-    return dict.fromkeys(asked_groups(admin, options), target), named
+    return dict.fromkeys(asked_groups(surveyor, options), target), named
 
 
 def named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
@@ -202,7 +197,8 @@ def delete_offsets(admin: Admin, options: Options) -> int:
 
 def delete_groups(admin: Admin, options: Options) -> int:
     """Delete groups and print the result of each. Return 1 if one was refused."""
-    group_ids = asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     errors: dict[str, ClientError] = {}
     try:
         admin.delete_groups(group_ids)
@@ -220,7 +216,7 @@ def delete_groups(admin: Admin, options: Options) -> int:
     for group_id, error in errors.items():
         if group_id not in missing:
             say(in_words(error))
-    return _exit_code(rows)
+    return max(_exit_code(rows), told_gaps(surveyor))
 
 
 _DELETED = "deleted"

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from headgate.admin import Admin, GroupListing
+from headgate.admin import Admin
 from headgate.admin.survey import Surveyor
 from headgate.cli.absent_groups import all_absent
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import say
 
 
-def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:
-    """Return the groups of consumers, and the groups that only store offsets."""
-    return [listing for listing in listings if listing.protocol_type in ("consumer", "")]
+def asked_groups(surveyor: Surveyor, options: Options) -> list[str]:
+    """Return the ids of the groups of --group, or of all consumer groups.
 
-
-def asked_groups(admin: Admin, options: Options, surveyor: Surveyor | None = None) -> list[str]:
-    """Return the ids of the groups of --group, or of all consumer groups."""
+    `gaps` of the surveyor tells whether some of them are missing.
+    """
     if not options.all_groups:
         return list(dict.fromkeys(options.group))
-    listings = surveyor.listings() if surveyor else consumer_listings(admin.list_groups())
-    if not listings:
+    listings = surveyor.listings()
+    if not listings and not surveyor.unlisted:
         say("there are no groups")
     return [listing.group_id for listing in listings]
 

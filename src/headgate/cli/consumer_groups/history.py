@@ -29,15 +29,17 @@ from headgate.admin import (
 )
 from headgate.admin.errors import moment
 from headgate.admin.reset import outside_of_log
+from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
+from headgate.cli.incomplete import told_gaps
 from headgate.cli.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.progress import progress_bar
 from headgate.cli.usage_problem import UsageProblem
-from headgate.domain.ids import Millis, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.times import as_datetime
 
 DEFAULT_LIMIT = 100
@@ -89,7 +91,8 @@ def list_history(admin: Admin, options: Options) -> int:
         raise UsageProblem(f"--since {options.since}: that is later than --until {options.until}")
     places = _places(options)
     found: dict[str, OffsetHistory] = {}
-    group_ids = asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found[group_id] = admin.offset_history(
@@ -117,7 +120,7 @@ def list_history(admin: Admin, options: Options) -> int:
             is_refused |= not is_known and _is_nowhere(admin, options, group_id)
             say(nothing if is_known else _nothing_known(admin, options, group_id))
         _say_what_is_missing(group_id, history)
-    return 1 if is_refused else 0
+    return 1 if told_gaps(surveyor) or is_refused else 0
 
 
 def _change_rows(group_id: str, history: OffsetHistory) -> list[Row]:
@@ -192,7 +195,8 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     rows: list[Row] = []
     unknown = 0
     is_refused = False
-    group_ids = asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found = admin.offsets_as_of(group_id, as_datetime(asked), places)
@@ -216,7 +220,7 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     if unknown:
         are = "is" if unknown == 1 else "are"
         say(f"{unknown} of the offsets {are} unknown: the history does not go back so far")
-    return 1 if unknown or is_refused else 0
+    return 1 if told_gaps(surveyor) or unknown or is_refused else 0
 
 
 def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
@@ -267,7 +271,8 @@ def _restore(
 ) -> int:
     rows: list[Row] = []
     is_refused = False
-    group_ids = asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     with (
         printed_if_it_ends_early(options, rows, lambda: print_plan(rows, _PLAN, options)),
         progress_bar("restoring" if options.execute else "planning", len(group_ids)) as advance,
@@ -297,7 +302,7 @@ def _restore(
                 if each.past_offset is not None and each.log_start is not None:
                     say(f"group {group_id}: {_outside(each, each.past_offset, each.log_start)}")
     print_plan(rows, _PLAN, options)
-    return 1 if is_refused else 0
+    return 1 if told_gaps(surveyor) or is_refused else 0
 
 
 def _outside(each: PlannedRestore, past: int, start: int) -> str:
@@ -338,8 +343,11 @@ def _is_known(admin: Admin, group_id: str, places: list[TopicPartition | str] | 
 
 def _is_nowhere(admin: Admin, options: Options, group_id: str) -> bool:
     """Tell whether a group without known changes does not exist and is in no history."""
-    is_there = any(each.group_id == group_id for each in admin.list_groups())
-    return not is_there and not (options.topic and _is_known(admin, group_id, None))
+    surveyor = Surveyor(admin.cluster)
+    is_absent = bool(surveyor.absent([GroupId(group_id)]))
+    for error in surveyor.failed.values():
+        raise error
+    return is_absent and not (options.topic and _is_known(admin, group_id, None))
 
 
 def _nothing_known(admin: Admin, options: Options, group_id: str) -> str:

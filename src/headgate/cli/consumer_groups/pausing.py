@@ -18,12 +18,14 @@ from headgate.admin import (
     Waiting,
 )
 from headgate.admin.errors import moment
+from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, with_notes
 from headgate.cli.connecting import INTERRUPTED, caller
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.cli.incomplete import told_gaps
 from headgate.cli.printing import Columns, Row, print_rows, printable, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
@@ -50,7 +52,7 @@ def pause(admin: Admin, options: Options) -> int:
     """Pause partitions, wait for their release and print them; return 1 if that failed for a group."""
     found: list[Row] = []
     has_failed = False
-    for group_id in asked_groups(admin, options):
+    for group_id in dict.fromkeys(options.group):
         try:
             partitions = _partitions(admin, options, admin.committed_offsets(group_id))
             if not partitions:
@@ -122,7 +124,7 @@ def resume(admin: Admin, options: Options) -> int:
     """Resume partitions and print them; return 1 if a group was refused."""
     rows: list[Row] = []
     is_refused = False
-    for group_id in asked_groups(admin, options):
+    for group_id in dict.fromkeys(options.group):
         try:
             paused = admin.list_paused_partitions(group_id)
             partitions = _partitions(admin, options, paused)
@@ -157,20 +159,30 @@ def resumed_rows(
 
 
 def list_paused(admin: Admin, options: Options) -> int:
-    """Print the paused partitions of groups; return 1 if a named group cannot have any."""
+    """Print the paused partitions of groups.
+
+    Return 1 if a named group cannot have any, or if groups are missing.
+    """
+    surveyor = Surveyor(admin.cluster)
     rows: list[Row] = []
     is_refused = False
-    for group_id in asked_groups(admin, options):
+    for group_id in asked_groups(surveyor, options):
         try:
             rows += _paused_rows(group_id, admin.list_paused_partitions(group_id))
         except (RequestRefused, VersionNotSupported) as error:
-            if not options.all_groups:
+            if not (options.all_groups and _has_no_pauses(error)):
                 say(why_refused(admin, group_id, error))
                 is_refused = True
     print_rows(rows, _PAUSED, "partitions", options.output)
+    is_refused |= told_gaps(surveyor)
     if not rows and not is_refused and options.output == "table":
         say("no partition is paused")
     return 1 if is_refused else 0
+
+
+def _has_no_pauses(error: RequestRefused | VersionNotSupported) -> bool:
+    """Tell whether the group, or every group of its coordinator, cannot be paused."""
+    return isinstance(error, VersionNotSupported) or error.error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 # --- shared ---

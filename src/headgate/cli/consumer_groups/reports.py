@@ -17,10 +17,10 @@ from headgate.admin import (
 from headgate.admin.errors import moment
 from headgate.admin.survey import SurveyedGroup, Surveyor, survey_groups
 from headgate.cli.consumer_groups.expiring import remarks_on_expiry
-from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, consumer_listings
+from headgate.cli.consumer_groups.groups import all_not_there, asked_groups
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
-from headgate.cli.incomplete import gaps
+from headgate.cli.incomplete import gaps, told_gaps
 from headgate.cli.printing import (
     Columns,
     Row,
@@ -42,13 +42,22 @@ TYPES = ("Classic", "Consumer")
 
 
 def list_groups(admin: Admin, options: Options) -> int:
-    """Print the ids of the groups, and with --state and --type their states and types."""
+    """Print the ids of the groups, and with --state and --type their states and types.
+
+    Return 1 if groups are missing.
+    """
     states, types = _words("--state", options.state, STATES), _words("--type", options.type, TYPES)
-    listings = consumer_listings(admin.list_groups(states, types))
+    surveyor = Surveyor(admin.cluster)
+    listings = surveyor.listings(states, types)
+    _print_listings(listings, options)
+    return 1 if told_gaps(surveyor) else 0
+
+
+def _print_listings(listings: Sequence[GroupListing], options: Options) -> None:
     rows = [_listing_row(listing) for listing in listings]
     if options.output == "json":
         print_json({"groups": rows})
-        return 0
+        return
     shown = ["group"] + [
         name for name in ("type", "state") if name in options.given or options.output == "csv"
     ]
@@ -59,7 +68,6 @@ def list_groups(admin: Admin, options: Options) -> int:
             print(printable(listing.group_id))
     else:
         print_table(rows, shown)
-    return 0
 
 
 def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
@@ -113,7 +121,7 @@ _STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[
 def describe_groups(admin: Admin, options: Options) -> int:
     """Print the descriptions of the groups. Return 1 if one of them does not exist, or has no answer."""
     surveyor = Surveyor(admin.cluster)
-    surveyed = _survey(surveyor, asked_groups(admin, options, surveyor), options)
+    surveyed = _survey(surveyor, asked_groups(surveyor, options), options)
     columns = _columns(options)
     reports = [_report(one, options) for one in surveyed.values() if one.description is not None]
     if options.output == "json":

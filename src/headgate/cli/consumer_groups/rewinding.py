@@ -18,6 +18,7 @@ from headgate.admin import (
     ToOffsets,
     TopicPartition,
 )
+from headgate.admin.survey import Surveyor
 from headgate.cli.connecting import INTERRUPTED, caller, connection_words
 from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
 from headgate.cli.consumer_groups.options import Options
@@ -60,7 +61,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 def _targets(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
     """Return the target and the partitions of each group."""
-    targets, named = targets_of(admin, options)
+    targets, named = targets_of(admin, options, Surveyor(admin.cluster))
     found: dict[str, tuple[Target, list[TopicPartition]]] = {}
     for group_id, target in targets.items():
         if named is not None:

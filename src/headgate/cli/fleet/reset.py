@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.admin import Admin, ByDuration, ClientError, ShiftBy, Target, ToDatetime, ToEarliest, ToLatest
+from headgate.admin.survey import Surveyor
 from headgate.cli.absent_groups import is_share_group
 from headgate.cli.connecting import (
     INTERRUPTED,
@@ -25,11 +26,13 @@ from headgate.cli.connecting import (
 )
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
 from headgate.cli.fleet.common import failed
+from headgate.cli.incomplete import told_gaps
 from headgate.cli.option_classes import takes_options
 from headgate.cli.printing import Row, print_rows, say
 from headgate.cli.progress import progress_bar
 from headgate.cli.spark import interruption_without_stack
 from headgate.cli.usage_problem import UsageProblem
+from headgate.domain.ids import GroupId
 from headgate.domain.times import as_datetime
 from headgate.domain.wording import counted
 
@@ -116,7 +119,10 @@ def reset(options: ResetOptions) -> None:
             if options.execute:
                 code = _execute(admin, options.plan, options.output)
             else:
-                code = _plan(admin, _targets(admin, target, options), options)
+                surveyor = Surveyor(admin.cluster)
+                targets = _targets(surveyor, target, options)
+                is_incomplete = told_gaps(surveyor)
+                code = max(_plan(admin, targets, options), is_incomplete)
     except (UsageProblem, ValueError) as problem:
         raise failed(str(problem), 2) from problem
     except KeyboardInterrupt as interruption:
@@ -157,8 +163,11 @@ def _target_of(options: ResetOptions) -> Target | None:
     return None if options.shift_by is None else ShiftBy(options.shift_by)
 
 
-def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict[str, Target]:
-    """Return the groups to reset, each with its target. Raises UsageProblem."""
+def _targets(surveyor: Surveyor, target: Target | None, options: ResetOptions) -> dict[str, Target]:
+    """Return the groups to reset, each with its target. Raises UsageProblem.
+
+    `gaps` of the surveyor tells whether some of them are missing.
+    """
     from headgate.fleet.planning import read_targets
 
     named, pattern = options.group, options.groups_matching
@@ -173,16 +182,16 @@ def _targets(admin: Admin, target: Target | None, options: ResetOptions) -> dict
         if missing := [each for each in chosen if each not in targets]:
             raise UsageProblem(f"--from-table {options.from_table}: there is no group {missing[0]}")
         return {each: targets[each] for each in chosen}
-    listings = admin.list_groups()
-    known: list[str] = [each.group_id for each in listings]
-    resettable: list[str] = [each.group_id for each in listings if not is_share_group(each)]
-    chosen = list(dict.fromkeys(named)) if named else _matching(resettable, pattern)
     if not (named or options.all_groups or pattern is not None):
         raise UsageProblem("--group, --groups-matching or --all-groups is needed")
-    if missing := sorted(set(chosen) - set(known)):
-        raise UsageProblem(f"group {missing[0]} does not exist")
     assert target is not None
-    return dict.fromkeys(chosen, target)
+    if named:
+        wanted = list(dict.fromkeys(map(GroupId, named)))
+        if absent := surveyor.absent(wanted):
+            raise UsageProblem(f"group {min(absent)} does not exist")
+        return {str(each): target for each in wanted if each not in surveyor.failed}
+    resettable = [str(each.group_id) for each in surveyor.all_listings() if not is_share_group(each)]
+    return dict.fromkeys(_matching(resettable, pattern), target)
 
 
 def _matching(known: list[str], pattern: str | None) -> list[str]:

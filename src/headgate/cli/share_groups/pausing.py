@@ -17,6 +17,7 @@ from headgate.admin import (
     TopicPartition,
     Waiting,
 )
+from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import INTERRUPTED, caller, connection_words
 from headgate.cli.consumer_groups.changes import warn_of_moved
@@ -29,9 +30,10 @@ from headgate.cli.consumer_groups.pausing import (
     wait_for_release,
 )
 from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.cli.incomplete import told_gaps
 from headgate.cli.printing import Columns, Row, print_rows, say
 from headgate.cli.share_groups.options import Options
-from headgate.cli.share_groups.targets import partitions_of, target_of
+from headgate.cli.share_groups.targets import asked_groups, partitions_of, target_of
 
 _PAUSED: Columns = ("group", "topic", "partition", "state", "start_offset", "owner", "since", "by", "reason")
 _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")
@@ -91,18 +93,17 @@ def resume(admin: Admin, options: Options) -> int:
 
 def list_paused(admin: Admin, options: Options) -> int:
     """Print the paused share-partitions of groups; return 1 if a named group does not exist."""
-    group_ids = list(dict.fromkeys(options.group))
-    if options.all_groups:
-        group_ids = [one.group_id for one in admin.list_share_groups()]
+    surveyor = Surveyor(admin.cluster)
     rows: list[Row] = []
     is_refused = False
-    for group_id in group_ids:
+    for group_id in asked_groups(surveyor, options):
         try:
             rows += _paused_rows(admin, group_id, admin.list_paused_partitions(group_id).values())
         except RequestRefused as error:
             say(in_words(error, "share-groups"))
             is_refused = True
     print_rows(rows, _PAUSED, "partitions", options.output)
+    is_refused |= told_gaps(surveyor)
     if not rows and not is_refused and options.output == "table":
         say("no share-partition is paused")
     return 1 if is_refused else 0

@@ -14,11 +14,14 @@ from headgate.admin import (
     ShareGroupDescription,
     TopicPartition,
 )
-from headgate.cli.absent_groups import absent, all_absent, is_share_group
+from headgate.admin.survey import Surveyor
+from headgate.cli.absent_groups import all_absent
 from headgate.cli.advice import in_words
 from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.changes import warn_of_moved
 from headgate.cli.consumer_groups.remarks import assignment_text, remarks_on_pauses
+from headgate.cli.incomplete import told_gaps
+from headgate.cli.named_groups import not_to_change
 from headgate.cli.printing import (
     Columns,
     Row,
@@ -32,11 +35,11 @@ from headgate.cli.printing import (
 from headgate.cli.share_groups.options import Options
 from headgate.cli.share_groups.pausing import list_paused, pause, resume, rewind
 from headgate.cli.share_groups.records import archive, redeliver, release, show_records
-from headgate.cli.share_groups.targets import partitions_of, target_of
+from headgate.cli.share_groups.targets import asked_groups, partitions_of, target_of
 from headgate.cli.share_groups.usage import action_of
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.pauses import list_on_nodes
-from headgate.client.share_groups import ShareOffset, share_offsets_on_nodes
+from headgate.client.share_groups import SHARE, ShareOffset, share_offsets_on_nodes
 from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -65,14 +68,15 @@ def list_groups(admin: Admin, options: Options) -> int:
     for word in states:
         if word.capitalize() not in STATES:
             raise UsageProblem(f"--state {options.state}: {word} is unknown; choose from {', '.join(STATES)}")
-    listings = admin.list_share_groups([word.capitalize() for word in states])
+    surveyor = Surveyor(admin.cluster)
+    listings = surveyor.all_listings([word.capitalize() for word in states], [SHARE])
     rows: list[Row] = [{"group": one.group_id, "state": one.state} for one in listings]
     if options.output == "table" and options.state is None:
         for one in listings:
             print(printable(one.group_id))
     else:
         print_rows(rows, ("group", "state"), "groups", options.output)
-    return 0
+    return 1 if told_gaps(surveyor) else 0
 
 
 # --- --describe ---
@@ -80,7 +84,8 @@ def list_groups(admin: Admin, options: Options) -> int:
 
 def describe_groups(admin: Admin, options: Options) -> int:
     """Print the descriptions of the groups. Return 1 if one of them does not exist."""
-    group_ids = _asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     described = admin.describe_share_groups(group_ids)
     found = [group for group in described.values() if group is not None]
     wanted = [group.group_id for group in found] if _columns(options)[1] == "offsets" else []
@@ -117,7 +122,8 @@ def describe_groups(admin: Admin, options: Options) -> int:
         say(text)
     for text in dict.fromkeys(_in_words(error) for error in failed.values()):
         say(text)
-    return 0 if len(reports) == len(described) else 1
+    is_incomplete = told_gaps(surveyor)
+    return 1 if is_incomplete or len(reports) < len(described) else 0
 
 
 def _parted(answers: Answers[GroupId, AnswerT]) -> tuple[dict[GroupId, AnswerT], dict[GroupId, ClientError]]:
@@ -194,13 +200,11 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     target = target_of(options)
     rows: list[Row] = []
     is_refused = False
-    listings = admin.list_groups()
-    kinds: dict[str, bool] = {one.group_id: is_share_group(one) for one in listings}
-    for group_id in dict.fromkeys(options.group):
-        if not kinds.get(group_id, options.create):
-            is_new = group_id not in kinds
-            (text,) = absent([group_id], listings, are_shares=True)
-            say(text + (" (--create creates it)" if is_new else ""))
+    group_ids = list(dict.fromkeys(options.group))
+    refused = not_to_change(admin.cluster, group_ids, are_shares=True, may_be_new=options.create)
+    for group_id in group_ids:
+        if group_id in refused:
+            say(refused[group_id])
             is_refused = True
             continue
         try:
@@ -238,7 +242,8 @@ def reset_offsets(admin: Admin, options: Options) -> int:
 
 def delete_groups(admin: Admin, options: Options) -> int:
     """Delete groups and print the result of each. Return 1 if one was refused."""
-    group_ids = _asked_groups(admin, options)
+    surveyor = Surveyor(admin.cluster)
+    group_ids = asked_groups(surveyor, options)
     errors: dict[str, ClientError] = {}
     found = admin.describe_share_groups(group_ids)
     missing = [group_id for group_id, described in found.items() if described is None]
@@ -252,7 +257,7 @@ def delete_groups(admin: Admin, options: Options) -> int:
     code = _print_results(rows, ("group", "status"), "groups", errors, options)
     for text in all_absent(admin, missing, are_shares=True):
         say(text)
-    return 1 if missing else code
+    return max(code, bool(missing), told_gaps(surveyor))
 
 
 def delete_offsets(admin: Admin, options: Options) -> int:
@@ -300,18 +305,6 @@ def _print_results(
 
 def _in_words(error: ClientError) -> str:
     return in_words(error, "share-groups")
-
-
-# --- groups ---
-
-
-def _asked_groups(admin: Admin, options: Options) -> list[str]:
-    if not options.all_groups:
-        return list(dict.fromkeys(options.group))
-    listings = admin.list_share_groups()
-    if not listings:
-        say("there are no share groups")
-    return [one.group_id for one in listings]
 
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {

@@ -1,4 +1,4 @@
-"""The partitions and the target that options name."""
+"""The groups, the partitions and the target that options name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,27 @@ from headgate.admin import (
     ToOffset,
     TopicPartition,
 )
+from headgate.admin.survey import Surveyor
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
+from headgate.cli.printing import say
 from headgate.cli.share_groups.options import Options
+from headgate.client.share_groups import SHARE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.times import as_datetime
 from headgate.domain.wording import counted
+
+
+def asked_groups(surveyor: Surveyor, options: Options) -> list[str]:
+    """Return the ids of the groups of --group, or of all share groups.
+
+    `gaps` of the surveyor tells whether some of them are missing.
+    """
+    if not options.all_groups:
+        return list(dict.fromkeys(options.group))
+    listings = surveyor.all_listings(types=[SHARE])
+    if not listings and not surveyor.unlisted:
+        say("there are no share groups")
+    return [one.group_id for one in listings]
 
 
 def target_of(options: Options) -> ShareTarget:
