@@ -331,6 +331,19 @@ def test_offsets_are_restored_as_of_a_time(admin: Admin, group: str) -> None:
     assert admin.restore_offsets(group, then) == []
 
 
+def test_a_restore_of_what_is_not_known_is_no_success(admin: Admin, group: str) -> None:
+    """Nothing to do is what a restore says of offsets that are right already, not of mistyped names."""
+    alter(admin, group, p0=1)
+    then = now()
+    alter(admin, group, p0=5)
+    for asked, partitions in ((f"{group}s", None), (group, ["flihgts"])):
+        with pytest.raises(NothingToReset, match=f"group {asked} has no known offsets there"):
+            admin.restore_offsets(asked, then, partitions)
+    with pytest.raises(ValueError, match=r"is 3,[56]\d\d s in the future: is its time zone right\?"):
+        admin.restore_offsets(group, then + 3_600_000)
+    assert len(admin.restore_offsets(group, then, ["flights"])) == 1
+
+
 def recreate_flights(broker: Broker, delete_only: bool = False) -> None:
     """Delete the topic, with its committed offsets, and create another one of the same name."""
     with Admin(broker.bootstrap_servers) as admin:

@@ -13,6 +13,7 @@ from headgate.admin.arguments import (
     among,
     bootstrap,
     past_millis,
+    refuse_future,
     refuse_impossible,
     seconds,
     secured,
@@ -329,11 +330,13 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
 
         Partitions whose offset is already right are omitted. For an offset whose records were removed since,
         the start of the log is taken; `past_offset` has the other. Raises `GroupIsActive`, `HistoryUnknown`,
-        `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
+        `VersionNotSupported`, `NothingToReset` if nothing is known of the group or of the partitions, and
+        `TopicGone` if a topic that had an offset then was deleted since; ValueError for a time in the future.
         """
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
         at = past_millis(time)
+        refuse_future(at)
         past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from headgate.client.offsets import CommittedOffset
 from headgate.client.security import Security
 from headgate.domain.ids import Millis, TopicName, TopicPartition
-from headgate.domain.times import millis
+from headgate.domain.times import as_datetime, millis
 
 
 def _partition(each: object) -> TopicPartition:
@@ -90,6 +92,19 @@ def past_millis(time: datetime | int) -> Millis:
     if found < 0:  # in a request a negative number is no time: all changes would be returned
         raise ValueError(f"a time must not be before 1970: {time!r}")
     return found
+
+
+_AHEAD_MS: Final = 60_000
+"""How far the clocks of client and server may differ, in ms."""
+
+
+def refuse_future(time: Millis) -> None:
+    """Raise ValueError for a time in the future, at which nothing has been: mostly a wrong time zone."""
+    ahead_ms = time - clock.time() * 1000
+    if ahead_ms > _AHEAD_MS:
+        raise ValueError(
+            f"{as_datetime(time)} is {ahead_ms / 1000:,.0f} s in the future: is its time zone right?"
+        )
 
 
 _LARGEST_OFFSET = (1 << 63) - 1

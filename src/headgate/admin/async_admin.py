@@ -308,7 +308,8 @@ class AsyncAdmin:
 
         Partitions whose offset is already right are omitted. For an offset whose records were removed since,
         the start of the log is taken; `past_offset` has the other. Raises `GroupIsActive`, `HistoryUnknown`,
-        `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
+        `VersionNotSupported`, `NothingToReset` if nothing is known of the group or of the partitions, and
+        `TopicGone` if a topic that had an offset then was deleted since; ValueError for a time in the future.
         """
         return await self._call(self._admin.plan_restore, group_id, time, partitions)
 

@@ -138,9 +138,12 @@ def plan_restore(
 ) -> list[PlannedRestore]:
     """Plan the restore of the offsets at `time`. `committed` has the present offsets of the scope.
 
-    Partitions whose offset is already right are omitted. Raises `TopicGone`, `HistoryUnknown`.
+    Partitions whose offset is already right are omitted. Raises `TopicGone`, `HistoryUnknown`, and
+    `NothingToReset` if nothing is known of the scope, neither then nor now: its names are probably mistyped.
     """
     found = as_of(history)
+    if not found and not committed:
+        raise NothingToReset(f"group {group_id} has no known offsets there, neither then nor now")
     gone = [each.partition for each in found if each.topic_now is not TopicNow.SAME and each.committed]
     if gone:
         raise _gone(group_id, history, gone)

@@ -262,8 +262,9 @@ def restore_offsets(admin: Admin, options: Options) -> int:
     """Show the restore of each group's offsets; with --execute, do it. Return 1 if a group was refused."""
     asked = _parse_time(options.to_offsets_as_of or "", "--to-offsets-as-of")
     _say_if_future(asked)
+    at = as_datetime(min(asked, Millis(time.time_ns() // 1_000_000)))
     places = _places(options)
-    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, as_datetime(asked), places))
+    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, at, places))
 
 
 def _restore(
