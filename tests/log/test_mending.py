@@ -13,8 +13,10 @@ from tests.log.support import DIRECTORY, SMALL, Place, append, batch_at, content
 from headgate.log.batch import Record, encode_batch, read_header
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.filesystem import Fault, MemoryFileSystem, PowerCut, read_file
+from headgate.log.filling import Loss
+from headgate.log.known_log import KnownLog
 from headgate.log.log import Log, LogSettings
-from headgate.log.losses import KnownLog, Loss, find_losses
+from headgate.log.losses import find_losses
 from headgate.log.markers import EndMarker, encode_marker, read_marker
 from headgate.log.mending import mend
 from headgate.log.rewriting import with_place

@@ -12,7 +12,7 @@ from headgate.cli.log_verify import reading_progress
 from headgate.cli.printing import printable
 from headgate.domain.wording import counted
 from headgate.inspect.mend import MendedLog, mend_directory
-from headgate.log.losses import Loss
+from headgate.log.filling import Loss
 
 
 def print_mended(data_dir: Path, partition: str | None, *, execute: bool, as_json: bool) -> bool:

@@ -20,11 +20,14 @@ from headgate.inspect.overlay import Overlay
 from headgate.inspect.partition import read_leader_epochs
 from headgate.inspect.reading import read_start
 from headgate.log.filesystem import FileSystem, OsFileSystem
-from headgate.log.losses import KnownLog, Loss, find_losses
+from headgate.log.filling import Loss
+from headgate.log.known_log import KnownLog
+from headgate.log.losses import find_losses
 from headgate.log.mending import mend
 from headgate.log.segment_file import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from headgate.log.transaction_index import AbortedTransactions
-from headgate.topics.partition_files import PRODUCERS_FILE
+from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE, save_leader_epochs
 from headgate.topics.snapshot import Snapshot
 
 
@@ -101,8 +104,13 @@ def _mend_log(
         with _same_owner(place.directory) if execute else nullcontext():
             found = find_losses(files, place.directory, clean=clean, known=known, on_progress=on_progress)
             losses = found.places
+            if found.epochs is not None:
+                what = "it contradicts the batches, or is missing, and is written anew"
+                losses = [*losses, Loss(LEADER_EPOCHS_FILE, 0, 0, 0, 0, what)]
             if execute and losses:
                 mend(files, place.directory, found, settings.index_interval_bytes)
+                if found.epochs is not None:
+                    save_leader_epochs(files, place.directory, _epochs_of(found.epochs))
     except OSError as problem:
         where = Path(problem.filename).name if problem.filename else name
         return MendedLog(name, losses, f"{'' if where == name else where + ': '}{problem.strerror}")
@@ -140,15 +148,24 @@ def _same_owner(directory: Path) -> Iterator[None]:
 def _known_of(directory: DataDirectory, place: PartitionPlace) -> KnownLog:
     read, is_there = read_leader_epochs(place.directory)
     starts = read.starts() if read is not None and is_there else ()
+    misses_epochs = read is None or not is_there
     newest = directory.catalogue.leader_epoch if directory.catalogue is not None else None
     try:
         snapshot = Snapshot.decode(read_start(place.directory / PRODUCERS_FILE))
     except FileNotFoundError:
         snapshot = None
     if snapshot is None:
-        return KnownLog(starts, newest)
+        return KnownLog(starts, newest, misses_epochs=misses_epochs)
     end_offset, is_complete = snapshot.end_offset, _has_aborted(place.directory, snapshot)
-    return KnownLog(starts, newest, end_offset, transactions_to=end_offset if is_complete else 0)
+    transactions_to = end_offset if is_complete else 0
+    return KnownLog(starts, newest, end_offset, transactions_to, misses_epochs)
+
+
+def _epochs_of(starts: list[tuple[int, int]]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for epoch, start in starts:
+        epochs.begin(epoch, start)
+    return epochs
 
 
 def _has_aborted(directory: Path, snapshot: Snapshot) -> bool:

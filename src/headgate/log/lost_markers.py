@@ -37,6 +37,7 @@ _COORDINATOR_EPOCH_AT: Final = HEADER_BYTES + 12
 _MARKER_BYTES: Final = HEADER_BYTES + 17
 _MOST_TRIED: Final = 100
 _USUAL_COORDINATOR_EPOCHS: Final = 16
+_PRODUCER_ID_BITS: Final = 63
 
 
 class LostMarker(NamedTuple):
@@ -70,6 +71,15 @@ class OpenTransactions:
         """The producers in a transaction."""
         return sorted(self._epochs)
 
+    def may_have_ended(self, first: int, end: int) -> list[int]:
+        """Return the producers whose transactions may have ended between two offsets."""
+        following = ((one, self._next_aborted(one, first)) for one in self.producer_ids)
+        return [
+            producer_id
+            for producer_id, aborted in following
+            if aborted is None or not aborted.first_offset < first < end <= aborted.last_offset
+        ]
+
     def take(self, header: BatchHeader, batch: Buffer) -> None:
         """Go on behind a good batch."""
         if header.producer_id < 0 or not header.is_transactional:
@@ -102,6 +112,9 @@ class OpenTransactions:
         looks_so = len(data) == _MARKER_BYTES and bad.is_control and bad.base_sequence < 0
         if not looks_so or bad.producer_id not in self._epochs:
             return None  # it is no marker, or ends nothing that is there
+        following = self._next_aborted(bad.producer_id, offset)
+        if following is not None and following.first_offset <= offset < following.last_offset:
+            return None  # its transaction ended later
         is_aborted = self._is_aborted(bad.producer_id, offset)
         is_known = is_aborted or offset < self._known_to
         bad = bad._replace(base_offset=offset)
@@ -115,6 +128,9 @@ class OpenTransactions:
             bad._replace(producer_id=producer_id, producer_epoch=epoch)
             for producer_id, of_batches in islice(self._epochs.items(), _MOST_TRIED)
             for epoch in {of_batches, bad.producer_epoch}
+        ]
+        headers += [
+            bad._replace(producer_id=bad.producer_id ^ (1 << bit)) for bit in range(_PRODUCER_ID_BITS)
         ]
         coordinator_epochs = {*self._coordinator_epochs, *range(_USUAL_COORDINATOR_EPOCHS)}
         if len(data) >= _COORDINATOR_EPOCH_AT + _COORDINATOR_EPOCH.size:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headgate.log.checkpoint import save_checkpoint
+from headgate.log.filling import Copied, MendedSegment
 from headgate.log.header import BatchHeader, read_header
-from headgate.log.losses import Copied, Losses, MendedSegment
+from headgate.log.losses import Losses
 from headgate.log.segment import Segment
 from headgate.log.segment_file import DERIVED_SUFFIXES, LOG_SUFFIX
 from headgate.log.state_file import rebind
@@ -30,6 +31,7 @@ def mend(files: FileSystem, directory: Path, losses: Losses, index_interval_byte
     """Mend the log in `directory`, of which `losses` were found. Raises OSError; repeat it then."""
     if any(one.is_changed for one in losses.segments):
         _replace_segments(files, directory, losses, index_interval_bytes)
+    _remove_lone_indexes(files, directory)
     if losses.checkpoint is not None:
         save_checkpoint(files, directory, losses.checkpoint)
     if losses.mark == SyncMark():
@@ -58,12 +60,11 @@ def _replace_segments(files: FileSystem, directory: Path, losses: Losses, index_
     decide(files, directory)
     carry_out(files, directory, state)
     settle(files, directory, losses.compacted_to)
-    _remove_lone_indexes(files, directory)
 
 
 def _remove_lone_indexes(files: FileSystem, directory: Path) -> None:
     """Remove the indexes of segments that were missing. The next start would do it, too."""
-    names = files.listdir(directory)
+    names = files.listdir(directory) if files.exists(directory) else []
     bases = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         base, dot, suffix = name.partition(".")
