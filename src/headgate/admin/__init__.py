@@ -93,6 +93,7 @@ from headgate.client.transactions import (
     ProducerState,
     TransactionDescription,
     TransactionListing,
+    TransactionsMissing,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicPartition
@@ -185,6 +186,7 @@ __all__ = [
     "TopicPartition",
     "TransactionDescription",
     "TransactionListing",
+    "TransactionsMissing",
     "Unsendable",
     "VersionNotSupported",
     "Waiting",

@@ -19,8 +19,9 @@ from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
 from headgate.client.survey import Answers, Survey
+from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicPartition
 
 AnswerT = TypeVar("AnswerT")
 
@@ -73,7 +74,7 @@ class Surveyor:
             if isinstance(error, VersionNotSupported):
                 raise error
         self._types = {one.group_id: one.group_type for one in listings}
-        self.unlisted = (*failed.values(), *groups.without_coordinator(self._survey.cluster))
+        self.unlisted = (*failed.values(), *without_coordinator(self._survey.cluster, GROUP_OFFSETS_TOPIC))
         return listings
 
     def absent(self, group_ids: Iterable[GroupId]) -> list[GroupId]:

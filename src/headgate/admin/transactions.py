@@ -40,7 +40,8 @@ class TransactionAdmin:
         States are Kafka's names, with their case (`Ongoing`, `CompleteCommit`, ...). `longer_than_ms`: those
         that began longer ago than this; -1: all. The pattern (RE2) matches the whole id. Raises
         `VersionNotSupported` for a filter that the broker does not know, `RequestRefused`
-        (INVALID_REGULAR_EXPRESSION, and INVALID_REQUEST for a state that it does not know).
+        (INVALID_REGULAR_EXPRESSION, and INVALID_REQUEST for a state that it does not know), and
+        `TransactionsMissing`, which has the rest, if some ids have no coordinator.
         """
         return transactions.list_transactions(
             self.cluster,
@@ -79,7 +80,8 @@ class TransactionAdmin:
         The search is in one partition, in a topic, or in all topics and the groups' offsets; with a
         `broker_id` in the replicas on this broker. Only those are found whose last record is older than
         `max_transaction_timeout_ms`. `abort_transaction` ends them. Raises what `describe_producers` raises,
-        and ValueError for a partition without a topic.
+        ValueError for a partition without a topic, and `TransactionsMissing` if nobody knows whether one
+        hangs.
         """
         if partition is not None and topic is None:
             raise ValueError(f"partition {partition} of which topic?")

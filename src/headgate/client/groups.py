@@ -14,8 +14,9 @@ from headgate.client.cluster import Address, Cluster
 from headgate.client.connection import Connection
 from headgate.client.errors import ClientError, RequestRefused, VersionNotSupported, check, check_parts
 from headgate.client.survey import Answers, Survey
+from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicName, TopicPartition
 from headgate.wire.messages import consumer_group_describe
 from headgate.wire.messages import describe_groups as wire
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
@@ -37,7 +38,6 @@ TYPES = ("Classic", "Consumer", "Share", "Streams")
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
 _DEAD = "Dead"
-_GROUPS_TOPIC = TopicName("__consumer_offsets")
 _CONSUMER_PROTOCOL = "consumer"
 _TYPE_UNKNOWN = -1
 _CONSUMER_MEMBER = 1
@@ -128,7 +128,7 @@ def list_groups(
     listings, failed = list_on_nodes(Survey(cluster), states, types)
     for error in failed.values():
         raise error
-    if reasons := without_coordinator(cluster):
+    if reasons := without_coordinator(cluster, GROUP_OFFSETS_TOPIC):
         raise GroupsMissing(listings, reasons)
     return listings
 
@@ -150,19 +150,6 @@ def list_on_nodes(
             found.update({one.group_id: one for one in listed})
             survey.cluster.learn_coordinators({one.group_id: address for one in listed})
     return [found[group_id] for group_id in sorted(found)], failed
-
-
-def without_coordinator(cluster: Cluster) -> list[ClientError]:
-    """Return why no node lists some groups: the partitions of their records have no leader."""
-    found = cluster.metadata([_GROUPS_TOPIC])
-    brokers = {one.node_id for one in found.brokers}
-    partitions = [one for topic in found.topics for one in topic.partitions]
-    leaderless = [one for one in partitions if one.leader_id not in brokers]
-    if not leaderless:
-        return []
-    return [
-        ClientError(f"{len(leaderless)} of {len(partitions)} partitions of {_GROUPS_TOPIC} have no leader")
-    ]
 
 
 def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupListing]:

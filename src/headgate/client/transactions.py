@@ -6,15 +6,23 @@ first offset of the open transaction of each.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.client.cluster import SEVERAL_COORDINATORS_SINCE, Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import PartlyRefused, RequestRefused, VersionNotSupported, check, check_parts
+from headgate.client.errors import (
+    ClientError,
+    PartlyRefused,
+    RequestRefused,
+    VersionNotSupported,
+    check,
+    check_parts,
+)
+from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicName, TopicPartition
+from headgate.domain.ids import TRANSACTION_STATE_TOPIC, TopicName, TopicPartition
 from headgate.wire.messages import describe_producers as producers
 from headgate.wire.messages import describe_transactions as describe
 from headgate.wire.messages import write_txn_markers as markers
@@ -43,6 +51,18 @@ class TransactionListing:
     producer_id: int
     state: str
     """`Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, `CompleteAbort`, ..."""
+
+
+class TransactionsMissing(ClientError):
+    """Transactional ids may be missing in a list: partitions of their log have no leader, so no coordinator.
+
+    `listings` has the others, `reasons` says why.
+    """
+
+    def __init__(self, listings: Sequence[TransactionListing], reasons: Sequence[ClientError]) -> None:
+        self.listings = tuple(listings)
+        self.reasons = tuple(reasons)
+        super().__init__(f"transactional ids are missing: {'; '.join(map(str, reasons))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +118,8 @@ def list_transactions(
 ) -> list[TransactionListing]:
     """Return the transactional ids of all coordinators that every given filter admits, sorted.
 
-    Raises `VersionNotSupported` if a node does not know a given filter, and `RequestRefused` if it does not
-    know a state.
+    Raises `VersionNotSupported` if a node does not know a given filter, `RequestRefused` if it does not know
+    a state, and `TransactionsMissing` if some ids have no coordinator.
     """
     request = ListTransactionsRequest(
         state_filters=list(states),
@@ -131,7 +151,10 @@ def list_transactions(
             ]
         return sorted(found, key=lambda one: (one.transactional_id, one.coordinator_id))
 
-    return cluster.retrying(attempt)
+    listings = cluster.retrying(attempt)
+    if reasons := without_coordinator(cluster, TRANSACTION_STATE_TOPIC):
+        raise TransactionsMissing(listings, reasons)
+    return listings
 
 
 def _check_filters(node: Connection, request: ListTransactionsRequest) -> None:

@@ -55,7 +55,7 @@ def test_all_groups_that_are_not_all_are_told(
 ) -> None:
     """The groups that are known are printed and changed. The exit code is not that of a whole answer."""
     monkeypatch.chdir(tmp_path)
-    done = headgate(words, "--bootstrap-server", servers, "--timeout", "300")
+    done = headgate(words, "--bootstrap-server", servers, "--timeout", "2000")
     assert (done.exit_code, shown in done.stdout) == (1, True), done.stderr
     assert MISSING in done.stderr
 
@@ -80,7 +80,7 @@ def test_a_group_that_nobody_answers_for_may_exist(
 ) -> None:
     """It is not said to be missing, no similar name is offered, and it is not to be created."""
     monkeypatch.chdir(tmp_path)
-    done = headgate(words, "--group", group, "--bootstrap-server", servers, "--timeout", "300")
+    done = headgate(words, "--group", group, "--bootstrap-server", servers, "--timeout", "2000")
     assert (done.exit_code, REFUSALS[group].name in done.stderr) == (1, True), done.stderr
     for wrong in ("there is no", "does not exist", "did you mean", "--create"):
         assert wrong not in done.stderr
@@ -107,7 +107,7 @@ def test_a_group_whose_coordinator_does_not_know_it_does_not_exist(
     headgate: Headgate, servers: str, words: str, code: int, says: str
 ) -> None:
     """Its coordinator answers, so what other groups lack does not matter."""
-    done = headgate(words, "--bootstrap-server", servers, "--timeout", "300")
+    done = headgate(words, "--bootstrap-server", servers, "--timeout", "2000")
     assert (done.exit_code, says in done.stderr) == (code, True), done.stderr
 
 
@@ -119,7 +119,7 @@ def test_a_group_that_is_named_does_not_lack_the_others(
 ) -> None:
     """The answer for it is whole."""
     monkeypatch.chdir(tmp_path)
-    done = headgate(words, "--group", KNOWN, "--bootstrap-server", servers, "--timeout", "300")
+    done = headgate(words, "--group", KNOWN, "--bootstrap-server", servers, "--timeout", "2000")
     assert (done.exit_code, "missing" in done.stderr) == (0, False), done.stderr
     assert KNOWN in done.stdout
 
@@ -130,14 +130,14 @@ def test_one_group_without_an_answer_does_not_stop_the_others(
     """The plan has those that are known, and the exit code tells that it is not whole."""
     groups = [word for group in (HIDDEN, KNOWN) for word in ("--group", group)]
     target = ("--to-earliest", "--plan", tmp_path / "plan.csv", "--bootstrap-server", servers)
-    done = headgate("fleet reset", *groups, *target, "--timeout", "300")
+    done = headgate("fleet reset", *groups, *target, "--timeout", "2000")
     assert (done.exit_code, f"1 group is missing ({HIDDEN}): " in done.stderr) == (1, True), done.stderr
     assert (tmp_path / "plan.csv").read_text().splitlines()[1:] == [f"{KNOWN},flights,0,10,0"]
 
 
 def test_the_health_of_groups_is_that_of_all(headgate: Headgate, servers: str) -> None:
     """Where none is found, none may be known."""
-    done = headgate("health", "--bootstrap-server", servers, "--timeout", "300", "--output", "csv")
+    done = headgate("health", "--bootstrap-server", servers, "--timeout", "2000", "--output", "csv")
     assert f"groups,failed,groups are missing: {WHY}" in done.stdout.splitlines()
 
 

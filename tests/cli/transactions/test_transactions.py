@@ -18,8 +18,10 @@ from typer.testing import CliRunner, Result
 from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition, hanging
 from headgate.broker import run
 from headgate.cli import app
+from headgate.client import transactions
 from headgate.client.cluster import Cluster
-from headgate.client.transactions import list_transactions
+from headgate.client.errors import ClientError
+from headgate.client.transactions import TransactionsMissing, list_transactions
 from headgate.domain.ids import TopicName
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -213,6 +215,28 @@ def test_a_transaction_that_ends_during_the_search_does_not_hang(
 
     monkeypatch.setattr(hanging, "list_transactions", list_later)
     assert admin.find_hanging_transactions("orders", 0) == []
+
+
+def test_a_transaction_whose_coordinator_is_away_does_not_hang(
+    command: Command, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows it: it is neither found nor aborted, and a list says that ids are missing."""
+    producer = begin(admin, "of-a-dead-broker")
+    write(admin, producer, at(0), "of-a-dead-broker", 12)
+    why = "7 of 8 partitions of __transaction_state have no leader"
+    monkeypatch.setattr(transactions, "without_coordinator", lambda *given: [ClientError(why)])
+    said = f"headgate: transactional ids are missing: {why}\n"
+    where = ("--topic", "orders", "--partition", 0)
+    for words in (
+        ("find-hanging", *where, "--max-transaction-timeout", 0),
+        ("abort", *where, "--producer-id", producer[0], "--producer-epoch", 0, "--coordinator-epoch", -1),
+        ("list",),
+    ):
+        done = command(*words)
+        assert (done.exit_code, said in done.stderr) == (1, True), (words, done.stdout, done.stderr)
+    with pytest.raises(TransactionsMissing, match=why):
+        admin.find_hanging_transactions("orders", 0, max_transaction_timeout_ms=0)
+    admin.force_terminate_transaction("of-a-dead-broker")
 
 
 def test_a_transaction_is_aborted_by_its_producer(command: Command, admin: Admin) -> None:

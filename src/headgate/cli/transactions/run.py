@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.admin import Admin, ProducerState, TopicPartition
+from headgate.admin import Admin, ProducerState, TopicPartition, TransactionListing, TransactionsMissing
 from headgate.admin.hanging import known_to_coordinators
 from headgate.cli.connecting import (
     DEFAULT_SERVER,
@@ -98,12 +98,17 @@ def run(options: Connection, before: Connection) -> int:
 
 
 def list_transactions(admin: Admin, options: List, output: str) -> int:
-    """Print the transactional ids that the filters admit."""
-    listings = admin.list_transactions(
-        states_of(options.state),
-        longer_than_ms=options.duration_filter,
-        transactional_id_pattern=options.transactional_id_pattern,
-    )
+    """Print the transactional ids that the filters admit. Return 1 if some may be missing."""
+    listings: Sequence[TransactionListing]
+    missing = None
+    try:
+        listings = admin.list_transactions(
+            states_of(options.state),
+            longer_than_ms=options.duration_filter,
+            transactional_id_pattern=options.transactional_id_pattern,
+        )
+    except TransactionsMissing as error:
+        listings, missing = error.listings, error
     rows: list[Row] = [
         {
             "transactional_id": one.transactional_id,
@@ -114,7 +119,9 @@ def list_transactions(admin: Admin, options: List, output: str) -> int:
         for one in listings
     ]
     _print(rows, _LIST, "transactions", output)
-    return 0
+    if missing is not None:
+        say(str(missing))
+    return 0 if missing is None else 1
 
 
 def describe(admin: Admin, options: Describe, output: str) -> int:
@@ -294,7 +301,10 @@ def _print_done(name: str, row: Row, text: str, output: str) -> None:
 
 def _not_there(admin: Admin, transactional_id: str) -> str:
     """Return the message for an id that does not exist, with the most similar one if there is one."""
-    ids = [one.transactional_id for one in admin.list_transactions()]
+    try:
+        ids = [one.transactional_id for one in admin.list_transactions()]
+    except TransactionsMissing as error:  # the coordinator of the id itself has answered
+        ids = [one.transactional_id for one in error.listings]
     near = difflib.get_close_matches(transactional_id, ids, n=1)
     hint = f"did you mean {near[0]}?" if near else "`headgate transactions list` lists all of them"
     return f"there is no transactional id {transactional_id}; {hint}"
