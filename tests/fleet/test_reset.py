@@ -158,7 +158,7 @@ def test_offsets_from_a_table(
         ("group,topic,partition,offset\ng,t,0,unknown\ng,t,1,4", "the offset of t-0 of group g is 'unknown'"),
         ("group,topic,partition,offset\ng,t,0,3\ng,t,0,4", "t-0 of group g occurs twice"),
         ("group,topic,partition,offset\n", "the table has no offsets"),
-        ("", "Empty CSV file"),
+        ("", "table.csv: the file is empty"),
     ],
 )
 def test_a_table_that_has_no_offsets(reset: Reset, tmp_path: Path, table: str, message: str) -> None:

@@ -81,11 +81,16 @@ def _connection(admin: Admin) -> Result:
 
 
 def _brokers(admin: Admin) -> Result:
-    """Connect to every broker that the cluster names."""
+    """Connect to every broker that the cluster names. One that is away is named as a replica only."""
     from headgate.client.errors import ClientError
 
-    found = admin.cluster.metadata([]).brokers
-    away = []
+    metadata = admin.cluster.metadata()
+    found = metadata.brokers
+    with_replicas = {
+        node_id for topic in metadata.topics for one in topic.partitions for node_id in one.replica_nodes
+    }
+    gone = sorted(with_replicas.difference(broker.node_id for broker in found))
+    away = [f"broker {node_id} has replicas, but is not in the cluster" for node_id in gone]
     for broker in found:
         try:
             admin.cluster.node_at((broker.host, broker.port))
@@ -97,14 +102,21 @@ def _brokers(admin: Admin) -> Result:
 
 
 def _disks(admin: Admin) -> Result:
+    from headgate.client.errors import RequestRefused
     from headgate.client.log_dirs import log_dirs
+    from headgate.domain.errors import ErrorCode
 
     brokers = admin.cluster.metadata([]).brokers
-    return space_of(
-        (broker.node_id, one)
-        for broker in brokers
-        for one in log_dirs(admin.cluster, (broker.host, broker.port))
-    )
+    try:
+        return space_of(
+            (broker.node_id, one)
+            for broker in brokers
+            for one in log_dirs(admin.cluster, (broker.host, broker.port))
+        )
+    except RequestRefused as refused:
+        if refused.error is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return WARNING, f"not known: {refused}"
 
 
 def space_of(log_dirs: Iterable[tuple[int, LogDir]]) -> Result:

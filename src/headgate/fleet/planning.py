@@ -182,6 +182,8 @@ def _read_rows(path: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
     import pyarrow as pa
     from pyarrow import csv, dataset
 
+    if path.is_file() and not path.stat().st_size:
+        raise PlanUnreadable(f"{path}: the file is empty")
     texts = dict.fromkeys((*_TABLE_COLUMNS[0], *_TABLE_COLUMNS[1]), pa.string())
     as_csv = dataset.CsvFileFormat(
         parse_options=csv.ParseOptions(newlines_in_values=True),

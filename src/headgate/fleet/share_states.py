@@ -96,7 +96,7 @@ def _states(target: Folder, time_us: int | None, group_id: str | None) -> pa.Tab
     if progress is None:
         raise LandingRefused(f"there are no landed tables in {target.uri}")
     if tables.SHARE_DELIVERIES not in progress.tables:
-        raise LandingRefused(f"{target.uri} has no table {tables.SHARE_DELIVERIES}; land it with that")
+        raise LandingRefused(f"{target.uri} has no table {tables.SHARE_DELIVERIES}; land that elsewhere")
     rows: list[Row] = []
     for partition, landed in progress.of_log(SHARE_STATE_TOPIC).items():
         rows += _states_of(target, partition, landed, time_us, group_id)

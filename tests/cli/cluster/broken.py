@@ -17,6 +17,7 @@ from headgate.wire.message import Message
 from headgate.wire.messages import consumer_group_describe as consumer
 from headgate.wire.messages import delete_groups as delete
 from headgate.wire.messages import describe_groups as classic
+from headgate.wire.messages import describe_log_dirs as log_dirs
 from headgate.wire.messages import describe_share_group_offsets as share_offsets
 from headgate.wire.messages import find_coordinator as coordinator
 from headgate.wire.messages import list_groups, list_offsets, metadata, offset_fetch
@@ -30,7 +31,7 @@ REFUSALS = {LOST: ErrorCode.COORDINATOR_NOT_AVAILABLE, HIDDEN: ErrorCode.GROUP_A
 """Why nobody answers for these groups."""
 END = 40
 """The end of the only partition of `flights`; `known` has committed 10."""
-NEWEST = {2: 7, 3: 12, 9: 9, 10: 4, 15: 5, 16: 5, 18: 4, 42: 2, 69: 0, 77: 1, 90: 0}
+NEWEST = {2: 7, 3: 12, 9: 9, 10: 4, 15: 5, 16: 5, 18: 4, 35: 4, 42: 2, 61: 0, 69: 0, 77: 1, 90: 0}
 """The versions that the node supports, by API key."""
 
 
@@ -155,6 +156,10 @@ def _ends(node: ScriptedNode, request: Any) -> Message:
     )
 
 
+def _log_dirs(node: ScriptedNode, request: Any) -> Message:
+    return log_dirs.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
 def _deleted(node: ScriptedNode, request: Any) -> Message:
     return delete.DeleteGroupsResponse(
         results=[delete.DeletableGroupResult(group_id=one) for one in request.groups_names]
@@ -168,6 +173,7 @@ _RESPONSES: dict[int, Any] = {
     10: (coordinator.FindCoordinatorRequest, _coordinators),
     15: (classic.DescribeGroupsRequest, _classic),
     16: (list_groups.ListGroupsRequest, _listed),
+    35: (log_dirs.DescribeLogDirsRequest, _log_dirs),
     42: (delete.DeleteGroupsRequest, _deleted),
     69: (consumer.ConsumerGroupDescribeRequest, _consumer),
     77: (share.ShareGroupDescribeRequest, _share),

@@ -135,10 +135,23 @@ def test_one_group_without_an_answer_does_not_stop_the_others(
     assert (tmp_path / "plan.csv").read_text().splitlines()[1:] == [f"{KNOWN},flights,0,10,0"]
 
 
-def test_the_health_of_groups_is_that_of_all(headgate: Headgate, servers: str) -> None:
-    """Where none is found, none may be known."""
+def test_health_tells_what_is_away_or_not_known(headgate: Headgate, servers: str) -> None:
+    """A broker that is gone is known by its replicas only. What the user may not ask is no failure."""
     done = headgate("health", "--bootstrap-server", servers, "--timeout", "2000", "--output", "csv")
-    assert f"groups,failed,groups are missing: {WHY}" in done.stdout.splitlines()
+    found = done.stdout.splitlines()
+    assert f"groups,failed,groups are missing: {WHY}" in found
+    assert 'brokers,failed,"broker 2 has replicas, but is not in the cluster"' in found
+    assert "disks,warning,not known: the directories of logs: CLUSTER_AUTHORIZATION_FAILED" in found
+
+
+def test_a_search_for_hanging_transactions_says_how_to_leave_a_partition_out(
+    headgate: Headgate, servers: str
+) -> None:
+    """One without a leader would end each search of all partitions."""
+    at = ("--bootstrap-server", servers, "--timeout", "500")
+    done = headgate("transactions find-hanging", *at)
+    says = "LEADER_NOT_AVAILABLE; --broker-id, or --topic with --partition, searches other partitions"
+    assert (done.exit_code, says in done.stderr) == (1, True), done.stderr
 
 
 def test_a_list_of_groups_that_lacks_some_is_an_error(servers: str) -> None:

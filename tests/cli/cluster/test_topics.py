@@ -112,6 +112,7 @@ def test_a_refusal_names_the_topic_and_the_reason(headgate: Headgate, words: str
         ("--list --create --topic t", "one of --list"),
         ("--create", "--topic is missing"),
         ("--alter --topic t", "--partitions is missing"),
+        ("--alter --topic t --config a=1", "--config is for --create: `headgate configs --alter`"),
         ("--list --partitions 3", "--partitions cannot be combined with --list"),
         ("--list --partitions 0", "--partitions cannot be combined with --list"),
         ("--list --topic [", "no regular expression"),

@@ -130,6 +130,8 @@ def action_of(options: Options) -> str:
     named = [name for name, value in values.items() if value is not False and value not in (None, [])]
     for name in named:
         if name not in _MAY_HAVE[action]:
+            if (name, action) == ("config", "alter"):
+                raise UsageProblem("--config is for --create: `headgate configs --alter` changes settings")
             raise UsageProblem(f"{option(name)} cannot be combined with {option(action)}")
     for name in _NEEDS.get(action, ()):
         if name not in named:

@@ -8,7 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.admin import Admin, ProducerState, TopicPartition, TransactionListing, TransactionsMissing
+from headgate.admin import (
+    Admin,
+    ProducerState,
+    RequestRefused,
+    TopicPartition,
+    TransactionListing,
+    TransactionsMissing,
+)
 from headgate.admin.hanging import known_to_coordinators
 from headgate.cli.connecting import (
     DEFAULT_SERVER,
@@ -33,6 +40,7 @@ from headgate.cli.transactions.usage import (
     check_texts,
     states_of,
 )
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName
 
 _MS_PER_MINUTE = 60_000
@@ -165,12 +173,17 @@ def describe_producers(admin: Admin, options: DescribeProducers, output: str) ->
 
 def find_hanging(admin: Admin, options: FindHanging, output: str) -> int:
     """Print the open transactions that no coordinator will end."""
-    found = admin.find_hanging_transactions(
-        options.topic,
-        options.partition,
-        broker_id=options.broker_id,
-        max_transaction_timeout_ms=options.max_transaction_timeout * _MS_PER_MINUTE,
-    )
+    try:
+        found = admin.find_hanging_transactions(
+            options.topic,
+            options.partition,
+            broker_id=options.broker_id,
+            max_transaction_timeout_ms=options.max_transaction_timeout * _MS_PER_MINUTE,
+        )
+    except RequestRefused as refused:
+        if refused.error is ErrorCode.LEADER_NOT_AVAILABLE and options.partition is None:
+            refused.add_note("--broker-id, or --topic with --partition, searches other partitions")
+        raise
     now = _now()
     rows: list[Row] = [
         {

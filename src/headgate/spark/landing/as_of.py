@@ -95,7 +95,7 @@ def _partitions(target: Folder, *needed: str) -> dict[int, LandedPartition]:
     if progress is None:
         raise LandingRefused(f"there are no landed tables in {target.uri}")
     if missing := [table for table in needed if table not in progress.tables]:
-        raise LandingRefused(f"{target.uri} has no table {missing[0]}; land it with {', '.join(needed)}")
+        raise LandingRefused(f"{target.uri} has no table {missing[0]}; land {', '.join(needed)} elsewhere")
     return progress.of_log()
 
 
