@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from tests.admin.conftest import FLIGHTS, PARTITIONS, RECORDS, START_MS
 import headgate.admin
 from headgate.admin import (
     Admin,
+    AsyncAdmin,
     CommittedOffset,
     GroupIsActive,
     NewTopic,
@@ -177,6 +179,16 @@ def test_an_argument_of_a_wrong_type_is_named(
         (lambda a: a.rewind("g", {FIRST: 0}, timeout_s=-1), "timeout_s must be 0 seconds or more, not -1"),
         (lambda a: a.wait_until_paused("g", [FIRST], -0.5), "timeout_s must be 0 seconds or more, not -0.5"),
         (lambda a: a.rewind_share_group("g", {FIRST: 0}, timeout_s=-1), "timeout_s must be 0 seconds or"),
+        (lambda a: a.rewind_share_group("g", {FIRST: -1}), "offset of flights-0 must be 0 or more, not -1"),
+        (lambda a: a.rewind_share_group("g", {FIRST: 1 << 63}), r"must be below 2\*\*63, not 92233"),
+        (lambda a: a.alter_share_offsets("g", {FIRST: -2}), "offset of flights-0 must be 0 or more, not -2"),
+        (lambda a: a.share_records("g", FIRST, -1), "offset of flights-0 must be 0 or more, not -1"),
+        (lambda a: a.share_records("g", FIRST, 1 << 63), r"must be below 2\*\*63, not 92233"),
+        (
+            lambda a: a.delete_records({FIRST: -2}),
+            "offset of flights-0 must be 0 or more, or -1 for all, not",
+        ),
+        (lambda a: a.delete_records({FIRST: 1 << 63}), r"must be below 2\*\*63, not 92233"),
         (
             lambda a: NewTopic(name="t", partitions=2, assignment=((1,),)),
             "topic t: the assignment determines the numbers of partitions and replicas; leave out partitions",
@@ -440,6 +452,42 @@ def test_a_share_group_is_not_taken_for_one_that_commits(admin: Admin) -> None:
             change()
     assert not admin.list_paused_partitions("work")
     admin.delete_groups(["work"])
+
+
+def test_a_start_outside_of_the_log_is_moved_into_it(admin: Admin, group: str) -> None:
+    """No member would notice it, and the records up to a start beyond the end would never be delivered."""
+    planned = admin.alter_share_offsets(group, {SECOND: RECORDS + 500, FIRST: 4})
+    assert [(one.partition, one.offset, one.asked_for) for one in planned] == [
+        (FIRST, 4, 4),
+        (SECOND, RECORDS, RECORDS + 500),
+    ]
+    found = {one.partition: one.start_offset for one in admin.share_offsets(group)}
+    assert found == {FIRST: 4, SECOND: RECORDS}
+    admin.delete_groups([group])
+
+
+async def _alter_share_offsets(servers: str, group: str) -> tuple[int, int]:
+    async with AsyncAdmin(servers) as admin:
+        (planned,) = await admin.alter_share_offsets(group, {FIRST: 700})
+        for call in (admin.alter_share_offsets, admin.rewind_share_group):
+            with pytest.raises(ValueError, match="0 or more, not -1"):
+                await call(group, {FIRST: -1})
+        await admin.delete_groups([group])
+    return planned.offset, planned.asked_for
+
+
+def test_the_asynchronous_face_refuses_and_moves_starts_too(bootstrap_servers: str, group: str) -> None:
+    """As the blocking one."""
+    assert asyncio.run(_alter_share_offsets(bootstrap_servers, group)) == (RECORDS, 700)
+
+
+def test_a_partition_that_does_not_exist_is_refused_alone(admin: Admin, group: str) -> None:
+    """The start offsets of the others are set, also if they had to be moved."""
+    with pytest.raises(PartlyRefused) as partly:
+        admin.alter_share_offsets(group, {FIRST: 700, NOWHERE: 0})
+    assert list(partly.value.refused) == [NOWHERE]
+    assert [(one.partition, one.start_offset) for one in admin.share_offsets(group)] == [(FIRST, RECORDS)]
+    admin.delete_groups([group])
 
 
 def test_what_a_share_group_has_not_got_is_empty_and_documented(admin: Admin) -> None:

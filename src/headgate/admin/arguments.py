@@ -110,12 +110,18 @@ def refuse_future(time: Millis) -> None:
 _LARGEST_OFFSET = (1 << 63) - 1
 
 
-def refuse_impossible(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
-    """Raise ValueError for an offset that cannot be, and TypeError for what is none or for no partition."""
+def refuse_impossible(
+    offsets: Mapping[TopicPartition, int | CommittedOffset | None], otherwise: str = ""
+) -> None:
+    """Raise ValueError for an offset that cannot be, and TypeError for what is none or for no partition.
+
+    `otherwise`: what else the caller takes, such as `or -1 for all`.
+    """
+    expected = f"0 or more, {otherwise}" if otherwise else "0 or more"
     for partition, wanted in offsets.items():
         _partition(partition)
         offset = wanted.offset if isinstance(wanted, CommittedOffset) else wanted
         if offset is not None and whole(f"the offset of {partition}", offset) < 0:
-            raise ValueError(f"the offset of {partition} must be 0 or more, not {offset}")
+            raise ValueError(f"the offset of {partition} must be {expected}, not {offset}")
         if offset is not None and offset > _LARGEST_OFFSET:
             raise ValueError(f"the offset of {partition} must be below 2**63, not {offset}")

@@ -493,7 +493,7 @@ class AsyncAdmin:
         """Delete the records before an offset (-1: all) of each partition; return the new first offsets.
 
         Raises `PartlyRefused` (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION), and `RequestRefused` for partitions
-        that do not exist.
+        that do not exist; `ValueError` for another negative offset.
         """
         return await self._call(self._admin.delete_records, before)
 
@@ -577,10 +577,14 @@ class AsyncAdmin:
         """
         return await self._call(self._admin.plan_share_reset, partitions, target)
 
-    async def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> None:
+    async def alter_share_offsets(
+        self, group_id: str, starts: Mapping[TopicPartition, int]
+    ) -> list[PlannedOffset]:
         """Set start offsets of a group without members; deliveries begin anew there. Creates the group.
 
-        Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`.
+        Returns what was set. In place of an offset outside of the log its nearest end is set; `asked_for` has
+        the other. Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`;
+        `ValueError` for a negative offset.
         """
         return await self._call(self._admin.alter_share_offsets, group_id, starts)
 
@@ -596,9 +600,11 @@ class AsyncAdmin:
     ) -> list[RewoundSharePartition]:
         """Set start offsets of a group that runs: pause, wait until members have no records, set, resume.
 
-        Members may acknowledge what they have for `timeout_s`; meanwhile locks end. Raises `NotReleased`
-        after that time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if
-        they are not; `VersionNotSupported` from a server that cannot pause; `ValueError` for a negative time.
+        Members may acknowledge what they have for `timeout_s`; meanwhile locks end. In place of an offset
+        outside of the log its nearest end is set; `asked_for` has the other. Raises `NotReleased` after that
+        time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if they are not;
+        `NothingToReset` without partitions; `VersionNotSupported` from a server that cannot pause;
+        `ValueError` for a negative offset or time.
         """
         with _Cancellable() as call:
             return await self._call(
@@ -624,7 +630,8 @@ class AsyncAdmin:
         """Yield the records of a share-partition whose delivery is known, as ranges, from an offset on.
 
         They are read in pages, while deliveries go on. Raises `RequestRefused` (GROUP_ID_NOT_FOUND,
-        UNKNOWN_TOPIC_OR_PARTITION) and, for a broker other than Headgate, `VersionNotSupported`.
+        UNKNOWN_TOPIC_OR_PARTITION), `ValueError` for a negative offset and, for a broker other than Headgate,
+        `VersionNotSupported`.
         """
         found = await self._call(self._admin.share_records, group_id, partition, first_offset)
         while (one := await self._call(next, found, None)) is not None:

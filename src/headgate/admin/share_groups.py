@@ -20,6 +20,7 @@ from headgate.admin.reset import (
 )
 from headgate.admin.reset import plan as plan_of
 from headgate.admin.share_rewind import RewoundSharePartition, ShareRewind
+from headgate.admin.share_starts import plan_starts
 from headgate.client import groups, share_deliveries, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.groups import GroupListing
@@ -72,13 +73,18 @@ class ShareGroupAdmin:
             Millis(time.time_ns() // 1_000_000),
         )
 
-    def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> None:
+    def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> list[PlannedOffset]:
         """Set start offsets of a group without members; deliveries begin anew there. Creates the group.
 
-        Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`.
+        Returns what was set. In place of an offset outside of the log its nearest end is set; `asked_for` has
+        the other. Raises `RequestRefused`, with NON_EMPTY_GROUP if there are members, and `PartlyRefused`;
+        `ValueError` for a negative offset.
         """
         refuse_impossible(starts)
-        share_groups.alter_share_offsets(self.cluster, GroupId(group_id), starts)
+        planned = plan_starts(self.cluster, starts)
+        wanted = {one.partition: one.offset for one in planned}
+        share_groups.alter_share_offsets(self.cluster, GroupId(group_id), wanted)
+        return planned
 
     def rewind_share_group(
         self,
@@ -92,10 +98,13 @@ class ShareGroupAdmin:
     ) -> list[RewoundSharePartition]:
         """Set start offsets of a group that runs: pause, wait until members have no records, set, resume.
 
-        Members may acknowledge what they have for `timeout_s`; meanwhile locks end. Raises `NotReleased`
-        after that time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if
-        they are not; `VersionNotSupported` from a server that cannot pause; `ValueError` for a negative time.
+        Members may acknowledge what they have for `timeout_s`; meanwhile locks end. In place of an offset
+        outside of the log its nearest end is set; `asked_for` has the other. Raises `NotReleased` after that
+        time, and what else stopped it, when the partitions are resumed; `RewindUnfinished` if they are not;
+        `NothingToReset` without partitions; `VersionNotSupported` from a server that cannot pause;
+        `ValueError` for a negative offset or time.
         """
+        refuse_impossible(starts)
         rewind = ShareRewind(
             cluster=self.cluster,
             group_id=GroupId(group_id),
@@ -121,8 +130,10 @@ class ShareGroupAdmin:
         """Yield the records of a share-partition whose delivery is known, as ranges, from an offset on.
 
         They are read in pages, while deliveries go on. Raises `RequestRefused` (GROUP_ID_NOT_FOUND,
-        UNKNOWN_TOPIC_OR_PARTITION) and, for a broker other than Headgate, `VersionNotSupported`.
+        UNKNOWN_TOPIC_OR_PARTITION), `ValueError` for a negative offset and, for a broker other than Headgate,
+        `VersionNotSupported`.
         """
+        refuse_impossible({partition: first_offset})
         return share_deliveries.share_records(self.cluster, GroupId(group_id), partition, first_offset)
 
     def alter_share_records(

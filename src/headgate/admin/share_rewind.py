@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headgate.admin.errors import RewindUnfinished
+from headgate.admin.errors import NothingToReset, RewindUnfinished
 from headgate.admin.pausing import OnWaiting, resume_all, wait_until_released
 from headgate.admin.rewind import REWIND_REASON, is_of_rewind
+from headgate.admin.share_starts import plan_starts
 from headgate.client import pauses, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.errors import ClientError
@@ -28,6 +29,8 @@ class RewoundSharePartition:
     """The start offset before; None if it was not known."""
     offset: int
     """The start offset now."""
+    asked_for: int
+    """The requested offset. It differs from the new start offset if it lies outside of the log."""
     stays_paused: bool
     """Whether somebody else had paused it before, so that it is not resumed."""
 
@@ -47,6 +50,8 @@ class ShareRewind:
 
     def run(self) -> list[RewoundSharePartition]:
         """Do it. Raises what stopped it if the partitions are resumed, else `RewindUnfinished`."""
+        if not self.starts:
+            raise NothingToReset(f"no partitions of group {self.group_id} to rewind")
         before = pauses.list_paused(self.cluster, self.group_id)
         own = [one for one in sorted(self.starts) if one not in before or is_of_rewind(before[one])]
         try:
@@ -55,7 +60,9 @@ class ShareRewind:
                 one.partition: one.start_offset
                 for one in share_groups.share_offsets(self.cluster, self.group_id)
             }
-            share_groups.alter_share_offsets(self.cluster, self.group_id, self.starts)
+            planned = plan_starts(self.cluster, self.starts)  # now: the logs grew during the wait
+            wanted = {one.partition: one.offset for one in planned}
+            share_groups.alter_share_offsets(self.cluster, self.group_id, wanted)
         except BaseException as failure:
             self._resume(own, "no start offset may be set", failure)
             failure.add_note("the partitions are resumed")
@@ -63,9 +70,13 @@ class ShareRewind:
         self._resume(own, "the start offsets are set")
         return [
             RewoundSharePartition(
-                partition=one, before=former.get(one), offset=offset, stays_paused=one not in own
+                partition=one.partition,
+                before=former.get(one.partition),
+                offset=one.offset,
+                asked_for=one.asked_for,
+                stays_paused=one.partition not in own,
             )
-            for one, offset in sorted(self.starts.items())
+            for one in planned
         ]
 
     def _pause(self, own: list[TopicPartition]) -> None:

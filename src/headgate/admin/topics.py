@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from headgate.admin.arguments import refuse_impossible
 from headgate.admin.checking import checked
 from headgate.client import topics
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
@@ -71,8 +72,11 @@ class TopicAdmin:
         """Delete the records before an offset (-1: all) of each partition; return the new first offsets.
 
         Raises `PartlyRefused` (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION), and `RequestRefused` for partitions
-        that do not exist.
+        that do not exist; `ValueError` for another negative offset.
         """
+        refuse_impossible(
+            {where: offset for where, offset in before.items() if offset != -1}, "or -1 for all"
+        )
         return topics.delete_records(self.cluster, before)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:

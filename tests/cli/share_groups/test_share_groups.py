@@ -10,7 +10,7 @@ import pytest
 from tests.cli.support import Command, rows
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
+from headgate.admin import Admin, PartlyRefused, PlannedOffset, RequestRefused, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
 from headgate.cli.share_groups.options import Options
@@ -250,7 +250,7 @@ def test_other_combinations_are_refused(command: Command, arguments: tuple[str, 
 class _PartlyRefusing(Admin):
     """An Admin API whose server sets the start offset of one partition only."""
 
-    def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> None:
+    def alter_share_offsets(self, group_id: str, starts: Mapping[TopicPartition, int]) -> list[PlannedOffset]:
         super().alter_share_offsets(group_id, dict(list(starts.items())[:1]))
         refused = {one: RequestRefused(str(one), ErrorCode.KAFKA_STORAGE_ERROR) for one in list(starts)[1:]}
         raise PartlyRefused(refused)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import Command, rows
 from typer.testing import CliRunner, Result
 
-from headgate.admin import Admin, NotReleased, TopicPartition
+from headgate.admin import Admin, NothingToReset, NotReleased, TopicPartition
 from headgate.broker import run
 from headgate.cli import app
 from headgate.client.cluster import Cluster
@@ -46,14 +46,18 @@ class Server:
         )
         self._topic_id = created.topics[0].topic_id
         self._epoch = 0
+        self.produce(10)
+        self.configure("share.auto.offset.reset", "earliest")
+        self._join(cluster)
+
+    def produce(self, count: int) -> None:
+        """Append records to `orders`."""
         now = time.time_ns() // 1_000_000
-        batch = encode_batch([Record(None, b"%d" % number, now) for number in range(10)])
+        batch = encode_batch([Record(None, b"%d" % number, now) for number in range(count)])
         data = PartitionProduceData(index=0, records=bytes(batch))
         topics = [TopicProduceData(name="orders", topic_id=self._topic_id, partition_data=[data])]
         written = self._node.request(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics))
         assert written.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-        self.configure("share.auto.offset.reset", "earliest")
-        self._join(cluster)
 
     def configure(self, name: str, value: str) -> None:
         """Set a setting of the group."""
@@ -165,6 +169,30 @@ def test_rewind_of_a_running_group(server: Server, command: Command) -> None:
     assert done.exit_code == 0, done.output
     assert rows(done)[1:][0][-2:] == ["7", "resumed"]
     assert server.fetch() == [(7, 9, 1)]
+
+
+def test_rewind_beyond_the_end_delivers_what_is_written_later(server: Server, command: Command) -> None:
+    """From Python, the end of the log is set, and told. The command tells it too."""
+    assert server.fetch() == [(0, 9, 1)]
+    assert server.fetch((0, 9, [1])) == []
+    with Admin(server.bootstrap_servers) as admin:
+        (done,) = admin.rewind_share_group("busy", {ORDERS: 50})
+    assert (done.offset, done.asked_for, done.stays_paused) == (10, 50, False)
+    server.produce(5)
+    assert server.fetch() == [(10, 14, 1)]
+    moved = command("--rewind", "--group", "busy", "--topic", "orders", "--to-offset", 50)
+    assert "orders-0: 50 lies outside the log, which ends at 15" in moved.stderr
+
+
+def test_rewind_of_nothing_or_to_a_negative_offset_pauses_nothing(server: Server) -> None:
+    """-1 removed the start offset, so that a group that begins at the end lost what was not delivered."""
+    assert server.fetch() == [(0, 9, 1)]
+    with Admin(server.bootstrap_servers) as admin:
+        with pytest.raises(ValueError, match="the offset of orders-0 must be 0 or more, not -1"):
+            admin.rewind_share_group("busy", {ORDERS: -1}, timeout_s=0)
+        with pytest.raises(NothingToReset, match="no partitions of group busy to rewind"):
+            admin.rewind_share_group("busy", {})
+        assert [one.start_offset for one in admin.share_offsets("busy")] == [0]
 
 
 def test_rewind_that_takes_too_long_changes_nothing(server: Server, command: Command) -> None:

@@ -11,6 +11,7 @@ from headgate.admin import (
     NotReleased,
     PartlyRefused,
     PausedPartition,
+    PlannedOffset,
     RequestRefused,
     RewindUnfinished,
     RewoundSharePartition,
@@ -133,11 +134,11 @@ def rewind(admin: Admin, options: Options) -> int:
     for group_id in dict.fromkeys(options.group):
         try:
             planned = admin.plan_share_reset(partitions_of(admin, group_id, options), target_of(options))
-            starts = {one.partition: one.offset for one in planned}
             if options.execute:
+                starts = {one.partition: one.offset for one in planned}
                 rewound = _rewind(admin, group_id, starts, options)
             else:
-                rewound = _as_planned(admin, group_id, starts)
+                rewound = _as_planned(admin, group_id, planned)
         except KeyboardInterrupt as interruption:
             notes = getattr(interruption, "__notes__", ("nothing was changed",))
             say("; ".join([f"group {group_id}: interrupted", *notes]))
@@ -169,13 +170,17 @@ def _rewind(
         )
 
 
-def _as_planned(
-    admin: Admin, group_id: str, starts: dict[TopicPartition, int]
-) -> list[RewoundSharePartition]:
+def _as_planned(admin: Admin, group_id: str, planned: Iterable[PlannedOffset]) -> list[RewoundSharePartition]:
     former = {one.partition: one.start_offset for one in admin.share_offsets(group_id)}
     return [
-        RewoundSharePartition(partition=one, before=former.get(one), offset=offset, stays_paused=False)
-        for one, offset in sorted(starts.items())
+        RewoundSharePartition(
+            partition=one.partition,
+            before=former.get(one.partition),
+            offset=one.offset,
+            asked_for=one.asked_for,
+            stays_paused=False,
+        )
+        for one in planned
     ]
 
 
