@@ -115,7 +115,7 @@ class OpenTransactions:
         following = self._next_aborted(bad.producer_id, offset)
         if following is not None and following.first_offset <= offset < following.last_offset:
             return None  # its transaction ended later
-        is_aborted = self._is_aborted(bad.producer_id, offset)
+        is_aborted = self.is_aborted(bad.producer_id, offset)
         is_known = is_aborted or offset < self._known_to
         bad = bad._replace(base_offset=offset)
         return self._ended(bad, offset, is_committed=is_known and not is_aborted, is_known=is_known)
@@ -171,7 +171,8 @@ class OpenTransactions:
         at = bisect_left(of_producer, first, key=_last_offset)
         return of_producer[at] if at < len(of_producer) else None
 
-    def _is_aborted(self, producer_id: int, offset: int) -> bool:
+    def is_aborted(self, producer_id: int, offset: int) -> bool:
+        """Return whether the .txnindex files have a transaction of a producer that was aborted there."""
         found = self._next_aborted(producer_id, offset)
         return found is not None and found.last_offset == offset
 

@@ -96,15 +96,11 @@ class Settlement:
         One bit of its base offset may be wrong. Of several batches it may be the same bit, if others of the
         segment count. The place ends before the offset `end`.
         """
-        if (
-            not piece.is_sound
-            or not self._filling.expected <= last
-            or not first <= last
-            or piece.header is None
-        ):
+        header = piece.header
+        if header is None or not piece.is_sound or last < max(first, self._filling.expected):
             return None
-        stated = piece.base_offset
-        if first < last and (stated, piece.header.crc) in self._counted:
+        stated = header.base_offset
+        if first < last and (stated, header.crc) in self._counted:
             return None  # a copy
         if first <= stated <= last:
             return stated
@@ -114,11 +110,15 @@ class Settlement:
         if piece.batches > 1 and (
             piece.batches > _MOST_ALIKE
             or not self._spans
-            or any(stated < end and first < piece.next_offset for first, end in self._spans)
+            or any(stated < until and since < piece.next_offset for since, until in self._spans)
         ):
             return None
         found = [one for bit in range(63) if first <= (one := stated ^ (1 << bit)) <= last]
         found += [one for one in (stated + (1 << 63),) if first <= one <= last]
+        if len(found) > 1 and header.is_control:
+            # Rather somewhere in the gap than lost: only a .txnindex file has the offset of a marker.
+            aborted = self._filling.transactions.is_aborted
+            return min(found, key=lambda one: (not aborted(header.producer_id, one), one))
         return found[0] if len(found) == 1 else None
 
     # What is kept, and what is lost.
