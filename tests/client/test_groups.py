@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.client.conftest import StartNode
 from tests.client.leaders import assignment
-from tests.client.scripted import Answer, ScriptedNode
+from tests.client.scripted import Answer, ScriptedNode, every_version
 
 from headgate.client.cluster import Cluster
-from headgate.client.errors import PartlyRefused, VersionNotSupported
+from headgate.client.configs import own_settings_of_groups
+from headgate.client.errors import PartlyRefused, RequestRefused, VersionNotSupported
 from headgate.client.groups import delete_groups, describe_groups, list_groups
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
@@ -17,7 +18,17 @@ from headgate.wire.messages import consumer_group_describe as consumer
 from headgate.wire.messages import describe_groups as classic
 from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from headgate.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from headgate.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from headgate.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from headgate.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from headgate.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from headgate.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
@@ -186,6 +197,31 @@ def test_a_list_is_requested_again_if_one_node_fails(start_node: StartNode) -> N
     with Cluster(f"{node.host}:{node.port}") as cluster:
         assert [(each.group_id, each.group_type) for each in list_groups(cluster)] == [(BILLING, "Classic")]
     assert answers == []
+
+
+def test_settings_of_groups_that_are_not_told_are_not_taken_for_none(start_node: StartNode) -> None:
+    """As of a group whose settings the user may not describe."""
+    refused = DescribeConfigsResult(
+        resource_type=32, resource_name=BILLING, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+    )
+    listed = ConfigResource(resource_name=BILLING, resource_type=32)
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        here = MetadataResponseBroker(node_id=1, host=node.host, port=node.port)
+        return {
+            API_VERSIONS: every_version(),
+            METADATA: MetadataResponse(brokers=[here]),
+            DescribeConfigsRequest.API_KEY: DescribeConfigsResponse(results=[refused]),
+            ListConfigResourcesRequest.API_KEY: ListConfigResourcesResponse(config_resources=[listed]),
+        }[header.api_key]
+
+    node = start_node(script)
+    says = "the settings of group billing: GROUP_AUTHORIZATION_FAILED"
+    with (
+        Cluster(f"{node.host}:{node.port}", timeout_s=5) as cluster,
+        pytest.raises(RequestRefused, match=says),
+    ):
+        own_settings_of_groups(cluster, "offsets.retention.ms")
 
 
 def test_groups_that_cannot_be_deleted_are_reported_and_the_others_deleted(start_node: StartNode) -> None:

@@ -43,7 +43,8 @@ def broker_setting(cluster: Cluster, name: str) -> str | None:
 def own_settings_of_groups(cluster: Cluster, name: str) -> dict[GroupId, str]:
     """Return the values of a setting of those groups that have one of their own.
 
-    A cluster that cannot list the groups with settings has none.
+    A cluster that cannot list the groups with settings has none. Raises `RequestRefused` for a group whose
+    settings are not told.
     """
 
     def list_groups() -> list[str]:
@@ -57,6 +58,8 @@ def own_settings_of_groups(cluster: Cluster, name: str) -> dict[GroupId, str]:
             for group in groups
         ]
         response = cluster.any_node().request(DescribeConfigsRequest(resources=resources))
+        for result in response.results:
+            check(f"the settings of group {result.resource_name}", result.error_code, result.error_message)
         return {
             GroupId(result.resource_name): config.value
             for result in response.results
