@@ -70,6 +70,7 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "history.scan:_elsewhere.<locals>.<lambda>",
     ),
     "headgate-housekeeping*": OPENING,
+    "headgate-failing-logs*": OPENING,
     "headgate-requests*": (
         *OPENING,
         "api.fetch_messages:*",

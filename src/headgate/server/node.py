@@ -130,7 +130,7 @@ class BrokerNode:
         self._lags = LagGauges(self.topics, settings, self._open_soon)
         self._is_started = False
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
-        self._disk_slices = SliceRunner("failing logs", watch=self.watch)
+        self._disk_slices = SliceRunner("failing-logs", watch=self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._trying_disk: asyncio.Task[None] | None = None
         self._compaction.on_failed = self._look_at_log
