@@ -164,6 +164,19 @@ def test_dynamic_broker_settings_are_changed(node: OneNode) -> None:
             "3",
             "there is no setting called mesage.max.bytes; did you mean message.max.bytes?",
         ),
+        (
+            "group.share.auto.offset.reset",
+            "earliest",
+            "group.share.auto.offset.reset is not a setting of the broker; each group has its own "
+            "share.auto.offset.reset: see `headgate configs --alter --group`, or alter_configs of the Admin "
+            "API",
+        ),
+        (
+            "group.share.heartbeat.interval",
+            "500",
+            "there is no setting called group.share.heartbeat.interval; "
+            "did you mean group.share.heartbeat.interval.ms?",
+        ),
         ("log.segment.bytes", "x", "log.segment.bytes=x: a whole number is expected"),
         # Nobody could connect any more to take it back.
         ("max.connections", "0", "max.connections=0: a value from 1 to 2147483647 is expected"),
@@ -320,6 +333,20 @@ def test_groups_have_settings_before_they_exist(node: OneNode) -> None:
     assert listed(node, GROUP) == [("readers", GROUP)]
     assert change(node, GROUP, "readers", (key, DELETE, None)) == ErrorCode.NONE
     assert listed(node, GROUP) == []
+
+
+@pytest.mark.parametrize("value", ["100", "2000", "60001"])
+def test_a_setting_of_a_group_has_one_range(node: OneNode, value: str) -> None:
+    """That of the broker's bounds, however far outside the value is."""
+    name = "share.record.lock.duration.ms"
+    config = incremental_alter_configs.AlterableConfig(name=name, value=value)
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=GROUP, resource_name="work", configs=[config]
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    answer = node.ask(k44_incremental_alter_configs.API, request).responses[0]
+    message = f"{name}={value}: a value from 15000 to 60000 is expected"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_CONFIG, message)
 
 
 @pytest.mark.parametrize("validate_only", [False, True])

@@ -22,6 +22,7 @@ from headgate.topics.configs import (
     ResourceType,
     altered,
     altered_broker,
+    altered_group,
     check_group,
     describe_all_brokers,
     describe_broker,
@@ -64,7 +65,7 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
         return ConfigResource(
             described,
             overrides,
-            partial(altered, described),
+            partial(altered_group, node.settings, described),
             partial(node.topics.group_change, name),
             lambda values: check_group(node.settings, values),
             lambda: node.topics.group_overrides(name) == overrides,

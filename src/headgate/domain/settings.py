@@ -41,9 +41,21 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
         return table[name]
     if name in SAID_ELSEWHERE:
         raise InvalidSetting(f"{name} is not a setting of Headgate; use {SAID_ELSEWHERE[name]}")
+    if table is BROKER_SETTINGS and (of_group := _only_of_groups(name)) is not None:
+        raise InvalidSetting(
+            f"{name} is not a setting of the broker; each group has its own {of_group}: "
+            "see `headgate configs --alter --group`, or alter_configs of the Admin API"
+        )
     near = difflib.get_close_matches(name, table, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InvalidSetting(f"there is no setting called {name}{hint}")
+
+
+def _only_of_groups(name: str) -> str | None:
+    """Return the setting of groups that is meant, also with `group.` before it, if no broker setting is."""
+    of_group = name.removeprefix("group.")
+    found = GROUP_SETTINGS.get(of_group)
+    return of_group if found is not None and found.broker_name is None else None
 
 
 class Layer(Enum):

@@ -9,7 +9,7 @@ derived.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from headgate.domain.broker_settings import IN_OTHER_UNITS, SAID_ELSEWHERE
@@ -141,21 +141,27 @@ def check(table: Mapping[str, Setting], overrides: Mapping[str, str | None]) -> 
 def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | None:
     """Return the refusal of the first override outside the broker's bounds; None if all are valid."""
     for name in overrides:
-        setting = GROUP_SETTINGS[name]
-        if setting.broker_name != f"group.{name}":
+        bounded = _within_bounds(settings, GROUP_SETTINGS[name])
+        if bounded is GROUP_SETTINGS[name]:
             continue  # it has no bounds
-        value = setting.parse(overrides[name])
-        scope, _, what = name.partition(".")
-        lowest, highest = settings[f"group.{scope}.min.{what}"], settings[f"group.{scope}.max.{what}"]
-        if not lowest <= value <= highest:
-            return Refusal(
-                ErrorCode.INVALID_CONFIG, f"{name}={value}: a value from {lowest} to {highest} is expected"
-            )
+        try:
+            bounded.parse(overrides[name])
+        except InvalidSetting as problem:
+            return Refusal(ErrorCode.INVALID_CONFIG, str(problem))
     for scope in ("consumer", "share") if overrides else ():
         timeout, interval = f"{scope}.session.timeout.ms", f"{scope}.heartbeat.interval.ms"
         if _of_group(settings, overrides, timeout) <= _of_group(settings, overrides, interval):
             return Refusal(ErrorCode.INVALID_CONFIG, f"{timeout} must be greater than {interval}")
     return None
+
+
+def _within_bounds(settings: Settings, setting: Setting) -> Setting:
+    """Return a setting of a group with the broker's bounds, which are narrower than its own."""
+    if setting.broker_name != f"group.{setting.name}":
+        return setting
+    scope, _, what = setting.name.partition(".")
+    lowest, highest = settings[f"group.{scope}.min.{what}"], settings[f"group.{scope}.max.{what}"]
+    return replace(setting, minimum=lowest, maximum=highest)
 
 
 def _of_group(settings: Settings, overrides: Mapping[str, str], name: str) -> int:
@@ -198,6 +204,21 @@ def _is_known(name: str) -> bool:
 
 def _is_dynamic(name: str) -> bool:
     return name in BROKER_SETTINGS and BROKER_SETTINGS[name].is_dynamic
+
+
+def altered_group(
+    settings: Settings,
+    described: Sequence[ConfigValue],
+    overrides: Mapping[str, str],
+    changes: Sequence[Change],
+) -> dict[str, str] | Refusal:
+    """Return a group's overrides after `changes`, or a refusal, which tells the broker's bounds at once."""
+    named = {change.name for change in changes}
+    bounded = [
+        replace(one, setting=_within_bounds(settings, one.setting)) if one.name in named else one
+        for one in described
+    ]
+    return altered(bounded, overrides, changes)
 
 
 def altered(
