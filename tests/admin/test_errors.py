@@ -34,6 +34,12 @@ def test_a_time_out_of_range_is_shown_as_a_number(time: int, text: str) -> None:
     assert moment(Millis(time)) == text
 
 
+def test_a_partial_refusal_has_a_type_without_that_of_its_parts() -> None:
+    """A strict type checker accepts the annotation, and `except PartlyRefused as partly`."""
+    partly: PartlyRefused = PartlyRefused({"audit": RequestRefused("topic audit", 3)})
+    assert list(partly.refused) == ["audit"]
+
+
 def test_partitions_that_no_member_holds_are_told_with_the_reason() -> None:
     """Of a share group: their dead letters cannot be written, for example."""
     held, unowned = (

@@ -16,7 +16,7 @@ import pytest
 from tools.generate_async_admin import OUTPUT, generated, methods
 
 import headgate.admin
-from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition
+from headgate.admin import Admin, AsyncAdmin, ClientError, PartlyRefused, TopicPartition, errors
 from headgate.admin.arguments import past_millis
 from headgate.domain.ids import TopicId, TopicName, topic_id_of, topic_id_text
 from headgate.domain.times import millis
@@ -48,6 +48,13 @@ def test_every_error_can_be_imported() -> None:
     }
     assert exported <= named
     assert named <= set(headgate.admin.__all__)
+
+
+def test_every_error_of_the_admin_api_can_be_imported() -> None:
+    """A message or a trace names it, and it is one of those that the table has."""
+    for name, found in vars(errors).items():
+        if inspect.isclass(found) and issubclass(found, ClientError):
+            assert name in headgate.admin.__all__
 
 
 def test_every_type_of_an_argument_or_result_can_be_imported() -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicPartition
 
-PartT = TypeVar("PartT")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    PartT = TypeVar("PartT", default=Any)  # so that `except PartlyRefused` is of a known type
+else:
+    from typing import TypeVar
+
+    PartT = TypeVar("PartT")
 
 MOST_NAMED = 3
 """How many refused parts an error message names."""
