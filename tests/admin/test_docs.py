@@ -10,10 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from tests.admin.conftest import PARTITIONS
 from typer.testing import CliRunner
 
+import headgate
 from headgate.admin import Admin
 from headgate.cli import app
 from headgate.client.membership import MemberSettings, Membership
@@ -109,3 +110,17 @@ def test_the_commands_of_the_documentation_run(admin: Admin, bootstrap_servers: 
         done = CliRunner().invoke(app, [*words, "--bootstrap-server", bootstrap_servers])
         assert done.exit_code == 0, (words, done.stderr)
     assert admin.describe_group("billing") is None
+
+
+def test_the_program_of_a_share_consumer_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the records of the topic and acknowledges them; with short heartbeats it begins at once."""
+    shorter = {"group.share.heartbeat.interval.ms": 500, "group.share.min.heartbeat.interval.ms": 500}
+    with headgate.run(shorter) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders")
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("orders", b"one")
+        producer.produce("orders", b"two")
+        assert producer.flush(20) == 0
+        run("share-groups.md", broker.bootstrap_servers, {"poll(10)": "poll(4)"})
+        assert capsys.readouterr().out == "b'one'\nb'two'\n"
+        assert [one.lag for one in admin.share_offsets("work")] == [0]
