@@ -25,6 +25,7 @@ from headgate.wire.extensions.describe_share_deliveries import (
 _NONE: Final = -1
 _PAGE: Final = 1_000
 """Ranges of one request."""
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
 class ShareRecordState(StrEnum):
@@ -200,7 +201,7 @@ def _joined(offsets: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the same offsets as ascending ranges without overlaps. Raises ValueError."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(offsets):
-        if first < 0 or last < first:
+        if first < 0 or last < first or last > _LARGEST_OFFSET:
             raise ValueError(f"{first} to {last} is no range of offsets")
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
