@@ -68,6 +68,17 @@ def test_an_invalid_expression_is_refused(regex: str) -> None:
     assert h.log == []
 
 
+def test_the_refusal_of_a_long_expression_shows_its_beginning() -> None:
+    """And the reason: it would be behind kilobytes otherwise."""
+    h = ConsumerHarness(ORDERS)
+    regex = "|".join(f"topic-{number}-of-many" for number in range(1000))
+    result = h.beat("a", 0, **(joining() | {"subscribed_topic_regex": regex}))
+    assert result.message is not None and len(result.message) < 500
+    assert "`topic-0-of-many|topic-1-of-many" in result.message
+    assert f"... ({len(regex)} characters)` is not a valid" in result.message
+    assert "use fewer alternatives" in result.message
+
+
 def test_names_and_an_expression_are_combined() -> None:
     """A member may have both."""
     h = ConsumerHarness(ORDERS)

@@ -39,6 +39,8 @@ _MATCHES_ON_THE_SPOT = 100
 """Matches of a group at a change of topics; with more, its ticks match them."""
 
 _PATTERNS_KEPT = 1024
+LONGEST_SHOWN = 200
+"""In characters: a longer expression is cut in the message, so that its reason is seen."""
 
 _compiled = lru_cache(_PATTERNS_KEPT)(compile_pattern)
 
@@ -51,7 +53,8 @@ def invalid_pattern(text: str) -> GroupRefusal | None:
     pattern = _compiled(text)
     if isinstance(pattern, TopicPattern):
         return None
-    message = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {pattern.reason}."
+    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text)} characters)"
+    message = f"SubscribedTopicRegex `{shown}` is not a valid regular expression: {pattern.reason}."
     return GroupRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
