@@ -178,7 +178,7 @@ def _targets(surveyor: Surveyor, target: Target | None, options: ResetOptions) -
             raise UsageProblem(f"--from-table {options.from_table}: there is no such file")
         targets = read_targets(options.from_table)
         # The groups are those of the table: one that the cluster no longer has gets its offsets back.
-        chosen = list(dict.fromkeys(named)) if named else _matching(list(targets), pattern)
+        chosen = list(dict.fromkeys(named)) if named else _matching(list(targets), pattern, " of the table")
         if missing := [each for each in chosen if each not in targets]:
             raise UsageProblem(f"--from-table {options.from_table}: there is no group {missing[0]}")
         return {each: targets[each] for each in chosen}
@@ -194,7 +194,7 @@ def _targets(surveyor: Surveyor, target: Target | None, options: ResetOptions) -
     return dict.fromkeys(_matching(resettable, pattern), target)
 
 
-def _matching(known: list[str], pattern: str | None) -> list[str]:
+def _matching(known: list[str], pattern: str | None, where: str = "") -> list[str]:
     if pattern is None:
         return known
     try:
@@ -203,7 +203,7 @@ def _matching(known: list[str], pattern: str | None) -> list[str]:
         raise UsageProblem(f"--groups-matching {pattern}: {problem}") from None
     found = [each for each in known if matches(each)]
     if not found:
-        say(f"--groups-matching {pattern} matches no group")
+        say(f"--groups-matching {pattern} matches no group{where}")
     return found
 
 
