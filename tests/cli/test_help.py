@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from headgate.cli import app
+from headgate.server.log_lines import AREAS
 
 
 def commands(group: Any, name: str = "headgate") -> Iterator[tuple[str, Any]]:
@@ -53,3 +54,9 @@ def test_the_server_has_a_default(name: str) -> None:
     """No command of a cluster demands --bootstrap-server, which the documents say has a default."""
     for option in COMMANDS[name].params:
         assert "--bootstrap-server" not in option.opts or not option.required
+
+
+def test_the_help_of_serve_names_every_area_of_the_log() -> None:
+    """An area that nobody knows of gets no level of its own."""
+    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
+    assert f"The areas are {', '.join(AREAS)}." in " ".join(shown.replace("│", " ").split())

@@ -19,6 +19,7 @@ from headgate import __version__
 from headgate.cli.option_classes import directory
 from headgate.compiled import is_compiled
 from headgate.domain.settings import BROKER_SETTINGS, InvalidSetting, Settings, contradictions, find
+from headgate.server.log_lines import AREAS
 
 ADDRESS_HELP = "HOST:PORT; port 0 means any free port."
 
@@ -61,7 +62,7 @@ def serve(
         str,
         typer.Option(
             help="debug, info, warning or error, also by area: info,groups=warning. The areas are "
-            "administration, checkpoints, compaction, connections, groups, topics."
+            f"{', '.join(AREAS)}."
         ),
     ] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
