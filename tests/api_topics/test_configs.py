@@ -158,6 +158,7 @@ def test_dynamic_broker_settings_are_changed(node: OneNode) -> None:
     [
         ("num.partitions", "3", "Cannot update these configs dynamically: [num.partitions]"),
         ("log.retention.hours", "3", "Cannot update these configs dynamically: [log.retention.hours]"),
+        ("process.roles", "broker", "Cannot update these configs dynamically: [process.roles]"),
         ("log.dirs", "/x", "Cannot update these configs dynamically: [log.dirs]"),
         (
             "mesage.max.bytes",

@@ -42,6 +42,10 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["--set", "num.partition=3"],
             "there is no setting called num.partition; did you mean num.partitions?",
         ),
+        (
+            ["--set", "process.roles=broker"],
+            "process.roles is not a setting of Headgate; it is always broker,controller",
+        ),
         (["--set", "num.partitions=many"], "num.partitions=many: a whole number is expected"),
         (["--set", "num.partitions=0"], "num.partitions=0: a value from 1 to 2147483647 is expected"),
         (["--set", "num.partitions"], "--set num.partitions: name=value is expected"),

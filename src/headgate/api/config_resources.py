@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headgate.api.administration import in_words, log_change
 from headgate.api.contract import Call, Node, RequestSteps
+from headgate.domain.broker_settings import ALWAYS
 from headgate.domain.errors import ErrorCode
 from headgate.domain.topic_names import why_invalid
 from headgate.topics.changed_settings import SettingsChange
@@ -132,10 +133,9 @@ def _facts(node: Node) -> Mapping[str, str]:
     return {
         "advertised.listeners": address,
         "broker.id": str(node.node_id),
-        "group.coordinator.rebalance.protocols": "classic,consumer",
         "listeners": address,
         "log.dirs": node.topics.data_dir_text,
-        "process.roles": "broker,controller",
+        **ALWAYS,
     }
 
 

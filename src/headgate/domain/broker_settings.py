@@ -42,16 +42,12 @@ _DYNAMIC = frozenset(
         "log.cleaner.min.cleanable.ratio",
         "log.cleaner.min.compaction.lag.ms",
         "log.cleanup.policy",
-        "log.flush.interval.messages",
-        "log.flush.interval.ms",
         "log.index.interval.bytes",
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.type",
-        "log.preallocate",
         "log.retention.bytes",
         "log.retention.ms",
-        "log.roll.jitter.ms",
         "log.roll.ms",
         "log.segment.bytes",
         "max.connections",
@@ -487,3 +483,9 @@ SAID_ELSEWHERE: Mapping[str, str] = {
     "log.dirs": "the option --data-dir",
 }
 """Settings of Kafka that Headgate takes by another name, with that name."""
+
+ALWAYS: Mapping[str, str] = {
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "process.roles": "broker,controller",
+}
+"""Settings of Kafka that have one value here, with that value."""

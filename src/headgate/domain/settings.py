@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from headgate.domain.broker_settings import BROKER_SETTINGS, IN_OTHER_UNITS, SAID_ELSEWHERE
+from headgate.domain.broker_settings import ALWAYS, BROKER_SETTINGS, IN_OTHER_UNITS, SAID_ELSEWHERE
 from headgate.domain.group_settings import GROUP_SETTINGS
 from headgate.domain.setting import LONG_MAX, PAGE_CACHE, SYNC, InvalidSetting, Kind, Setting
 from headgate.domain.topic_settings import TOPIC_SETTINGS
@@ -41,6 +41,8 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
         return table[name]
     if name in SAID_ELSEWHERE:
         raise InvalidSetting(f"{name} is not a setting of Headgate; use {SAID_ELSEWHERE[name]}")
+    if name in ALWAYS:
+        raise InvalidSetting(f"{name} is not a setting of Headgate; it is always {ALWAYS[name]}")
     if table is BROKER_SETTINGS and (of_group := _only_of_groups(name)) is not None:
         raise InvalidSetting(
             f"{name} is not a setting of the broker; each group has its own {of_group}: "

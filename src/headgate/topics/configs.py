@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from headgate.domain.broker_settings import IN_OTHER_UNITS, SAID_ELSEWHERE
+from headgate.domain.broker_settings import ALWAYS, IN_OTHER_UNITS, SAID_ELSEWHERE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import (
     BROKER_SETTINGS,
@@ -199,7 +199,7 @@ def _deletes_unknown(change: Change) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    return name in BROKER_SETTINGS or name in SAID_ELSEWHERE
+    return name in BROKER_SETTINGS or name in SAID_ELSEWHERE or name in ALWAYS
 
 
 def _is_dynamic(name: str) -> bool:
