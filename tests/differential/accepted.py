@@ -255,7 +255,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="*/configs/min.insync.replicas/config_source",
         kafka=3,
         headgate=5,
-        difference="`min.insync.replicas` is a default",
+        difference="`min.insync.replicas` is a setting of topics only",
     ),
     Accepted(
         scenario="classic-joins-that-are-refused",
@@ -479,7 +479,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         path="responses/*/aborted_transactions/*",
         kafka=ANY,
         headgate=ABSENT,
-        difference="A fetch response lists the aborted transactions of its own batches",
+        difference="A fetch response lists fewer aborted transactions",
         where=_tells_aborted_transactions_of_its_batches,
     ),
     *(
@@ -714,3 +714,34 @@ ACCEPTED: tuple[Accepted, ...] = (
         )
     ),
 )
+
+BROKER_SETTINGS_OF_OURS = frozenset(
+    {
+        "errors.deadletterqueue.auto.create.topics.enable",
+        "errors.deadletterqueue.topic.name.prefix",
+        "group.share.initialize.retry.interval.ms",
+        "headgate.checkpoint.enable",
+        "headgate.checkpoint.interval.records",
+        "headgate.durability",
+        "headgate.metrics.groups",
+        "headgate.metrics.partitions",
+        "headgate.metrics.topics",
+        "headgate.preallocate.bytes",
+        "headgate.transaction.version",
+        "offsets.history.retention.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.state.topic.prune.interval.ms",
+    }
+)
+"""Settings that Headgate describes for a broker and Kafka does not."""
+FIXED_BROKER_SETTINGS = frozenset(
+    {"group.consumer.assignment.interval.ms", "group.share.assignment.interval.ms", "listeners"}
+)
+"""Settings of a broker that Kafka changes at run time and Headgate does not."""
+OTHER_DEFAULTS = {
+    "group.coordinator.rebalance.protocols": ("classic,consumer,streams", None),
+    "node.id": (None, "1"),
+    "offsets.topic.num.partitions": ("50", "1"),
+    "share.coordinator.state.topic.num.partitions": ("50", "1"),
+}
+"""Settings of a broker with another default: Kafka's, and Headgate's; None: no default."""
