@@ -24,6 +24,7 @@ from headgate.admin import (
     PartlyRefused,
     RequestRefused,
     Security,
+    ShareAlteration,
     ShiftBy,
     ToDatetime,
     ToEarliest,
@@ -187,6 +188,10 @@ def test_an_argument_of_a_wrong_type_is_named(
         (
             lambda a: a.delete_records({FIRST: -2}),
             "offset of flights-0 must be 0 or more, or -1 for all, not",
+        ),
+        (
+            lambda a: a.alter_share_records("g", FIRST, ShareAlteration.ARCHIVE, [(0, 1 << 63)]),
+            "0 to 9223372036854775808 is no range of offsets",
         ),
         (lambda a: a.delete_records({FIRST: 1 << 63}), r"must be below 2\*\*63, not 92233"),
         (
