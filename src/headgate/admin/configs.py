@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from headgate.admin.checking import checked
@@ -17,6 +16,7 @@ from headgate.client.resource_configs import (
     ResourceType,
 )
 from headgate.domain.errors import ErrorCode
+from headgate.domain.wording import did_you_mean
 
 
 @checked
@@ -69,9 +69,8 @@ class ConfigAdmin:
         known = {one.name for one in self.describe_configs([resource])[resource]}
         for name in names:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                reason = f"there is no setting called {name}{hint}"
+                hint = did_you_mean(name, known)
+                reason = f"there is no setting called {name}" + (f"; {hint}" if hint else "")
                 raise RequestRefused(str(resource), ErrorCode.INVALID_CONFIG, reason)
 
     def list_config_resources(self, kind: ResourceType) -> list[str]:

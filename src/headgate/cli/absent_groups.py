@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.admin import Admin, GroupListing, VersionNotSupported
+from headgate.domain.wording import did_you_mean
 
 _SHARE = "share"
 
@@ -27,8 +27,7 @@ def absent(group_ids: Iterable[str], listings: Iterable[GroupListing], *, are_sh
         if kinds.get(group_id, are_shares) is not are_shares:
             yield of_other_kind(group_id, is_share=not are_shares)
             continue
-        near = difflib.get_close_matches(group_id, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"`headgate {command} --list` lists all {looked_for}s"
+        hint = did_you_mean(group_id, known) or f"`headgate {command} --list` lists all {looked_for}s"
         yield f"there is no {looked_for} called {group_id}; {hint}"
 
 

@@ -6,7 +6,6 @@ the fields of kafka-dump-log.sh, and after them the fields that it does not have
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ import typer
 
 from headgate.cli.printing import print_table, printable
 from headgate.domain.ids import TopicName
-from headgate.domain.wording import counted
+from headgate.domain.wording import counted, did_you_mean
 from headgate.inspect.contents import (
     Stop,
     directory_as_json,
@@ -99,11 +98,8 @@ def _not_there(directory: DataDirectory, wanted: str, names: list[str], *, is_to
         return f"{wanted} is in the catalogue, and nothing was ever written to it"
     if not is_topic and (why := beyond_its_topic(directory, wanted)) is not None:
         return f"there is no partition called {wanted}: {why}"
-    near = difflib.get_close_matches(wanted, names, n=1)
-    hint = (
-        f"; did you mean {near[0]}?" if near else f"; `headgate log dump {directory.path}` lists all of them"
-    )
-    return f"there is no {'topic' if is_topic else 'partition'} called {wanted}{hint}"
+    hint = did_you_mean(wanted, names) or f"`headgate log dump {directory.path}` lists all of them"
+    return f"there is no {'topic' if is_topic else 'partition'} called {wanted}; {hint}"
 
 
 # The topics.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from typer.core import TyperGroup
 from typer.exceptions import Abort, TyperException
+
+from headgate.domain.wording import did_you_mean
 
 _HELP_ITSELF = "NoArgsIsHelpError"
 """The class of what is raised for a command without arguments, after its help was printed."""
@@ -103,9 +104,8 @@ def in_one_line(problem: TyperException) -> str:
         text = f"No such option {name}"
         if (ours := _OF_KAFKA.get(name)) and (there := [one for one in ours if one in options]):
             return f"{text}; use {' or '.join(there)}"
-        near = difflib.get_close_matches(name, options, n=1)
-        if near:
-            return f"{text}; did you mean {near[0]}?"
+        if hint := did_you_mean(name, options):
+            return f"{text}; {hint}"
     elif "Did you mean" in text:
         return text.replace(". Did you mean", "; did you mean")
     else:

@@ -8,7 +8,6 @@ description of a setting that has no effect on a single node says so.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
@@ -17,6 +16,7 @@ from headgate.domain.broker_settings import ALWAYS, BROKER_SETTINGS, IN_OTHER_UN
 from headgate.domain.group_settings import GROUP_SETTINGS
 from headgate.domain.setting import LONG_MAX, PAGE_CACHE, SYNC, InvalidSetting, Kind, Setting
 from headgate.domain.topic_settings import TOPIC_SETTINGS
+from headgate.domain.wording import did_you_mean
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -48,9 +48,8 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
             f"{name} is not a setting of the broker; each group has its own {of_group}: "
             "see `headgate configs --alter --group`, or alter_configs of the Admin API"
         )
-    near = difflib.get_close_matches(name, table, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise InvalidSetting(f"there is no setting called {name}{hint}")
+    hint = did_you_mean(name, table, likeness=0.5)
+    raise InvalidSetting(f"there is no setting called {name}" + (f"; {hint}" if hint else ""))
 
 
 def _only_of_groups(name: str) -> str | None:

@@ -1,8 +1,20 @@
-"""Words for numbers in messages."""
+"""Words for numbers and for mistyped names in messages."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
     """Return a number with its noun, such as `1 topic`, `2,000 topics`; `several` is an irregular plural."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """Return the question for the most similar known name; None if none is alike.
+
+    `likeness`: how similar at least, from 0 to 1.
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
+    return f"did you mean {near[0]}?" if near else None

@@ -6,13 +6,13 @@ an `Overlay`, which keeps the changes of an unfinished compaction in memory.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.domain.wording import did_you_mean
 from headgate.inspect.directory import LOCK_FILE, DataDirectory, PartitionPlace, read_data_directory
 from headgate.inspect.missing import beyond_its_topic, missing_logs
 from headgate.inspect.next_start import next_start, settings_of
@@ -63,9 +63,9 @@ def mend_directory(
         raise NotMended(f"{path}: the catalogue cannot be read ({why}); restore the directory from a copy")
     places = [one for one in directory.partitions if partition in (None, one.directory.name)]
     if partition is not None and not places:
-        near = difflib.get_close_matches(partition, [one.directory.name for one in directory.partitions], n=1)
         hint = beyond_its_topic(directory, partition)
-        hint = hint or (f"did you mean {near[0]}?" if near else "a partition is named like orders-0")
+        hint = hint or did_you_mean(partition, (one.directory.name for one in directory.partitions))
+        hint = hint or "a partition is named like orders-0"
         raise NotMended(f"{path} has no log {partition}; {hint}")
     with _locked(path, directory, execute=execute):
         logs = [_mend_log(directory, place, on_progress, execute=execute) for place in places]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,6 +21,7 @@ from headgate.cli.printing import Row, print_json, print_rows, printable, say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.resource_configs import is_secret
 from headgate.client.security import read_properties
+from headgate.domain.wording import did_you_mean
 
 _TYPES = {
     "topics": ResourceType.TOPIC,
@@ -76,9 +76,9 @@ def _look_for_group(admin: Admin, group_id: str) -> None:
     except ClientError:  # the change is made; who may change settings may not list groups
         return
     if group_id not in known:
-        near = difflib.get_close_matches(group_id, known, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        say(f"there is no group called {group_id}{hint}: the settings hold for one that is created later")
+        hint = did_you_mean(group_id, known)
+        name = f"{group_id} ({hint})" if hint else group_id
+        say(f"there is no group called {name}: the settings hold for one that is created later")
 
 
 def _look_at_dead_letters(admin: Admin, changes: Mapping[str, str | None]) -> None:
@@ -121,9 +121,9 @@ def _check_deleted(admin: Admin, kind: str, name: str, deleted: Sequence[str]) -
     known = {one.name for one in entries}
     for one in deleted:
         if one not in known:
-            near = difflib.get_close_matches(one, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageProblem(f"--delete-config {one}: there is no such setting{hint}")
+            hint = did_you_mean(one, known)
+            unknown = f"--delete-config {one}: there is no such setting"
+            raise UsageProblem(f"{unknown}; {hint}" if hint else unknown)
 
 
 def _added(options: Options) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from headgate.admin import (
@@ -35,6 +34,7 @@ from headgate.cli.named_groups import not_to_change
 from headgate.cli.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
+from headgate.domain.wording import did_you_mean
 
 OF_ONE_GROUP = (
     GroupIsActive,
@@ -118,10 +118,8 @@ def _partitions_of(admin: Admin, argument: TopicArgument) -> list[TopicPartition
     try:
         there = admin.partitions_of(argument.topic)
     except RequestRefused as refused:
-        near = difflib.get_close_matches(argument.topic, admin.topics(), n=1)
-        raise RequestRefused(
-            f"topic {argument.topic}", refused.code, f"did you mean {near[0]}?" if near else None
-        ) from None
+        hint = did_you_mean(argument.topic, admin.topics())
+        raise RequestRefused(f"topic {argument.topic}", refused.code, hint) from None
     if argument.partitions is None:
         return there
     by_number = {partition.partition: partition for partition in there}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 
@@ -22,6 +21,7 @@ from headgate.cli.printing import Row, print_csv, print_json, print_rows, printa
 from headgate.cli.topics.options import Options, action_of
 from headgate.cli.usage_problem import UsageProblem
 from headgate.domain.errors import ErrorCode
+from headgate.domain.wording import did_you_mean
 
 _DEFAULT = "DEFAULT_CONFIG"
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "elr", "last_known_elr")
@@ -149,8 +149,7 @@ def _nothing_found(admin: Admin, options: Options) -> int:
     if options.topic_id:
         say(f"there is no topic with the id {options.topic_id}; `headgate topics --describe` shows the ids")
         return 1
-    near = difflib.get_close_matches(str(options.topic), admin.topics(), n=1)
-    hint = f"did you mean {near[0]}?" if near else "`headgate topics --list` lists all topics"
+    hint = did_you_mean(str(options.topic), admin.topics()) or "`headgate topics --list` lists all topics"
     say(f"there is no topic called {options.topic}; {hint}")
     return 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +41,7 @@ from headgate.cli.transactions.usage import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName
+from headgate.domain.wording import did_you_mean
 
 _MS_PER_MINUTE = 60_000
 
@@ -318,8 +318,7 @@ def _not_there(admin: Admin, transactional_id: str) -> str:
         ids = [one.transactional_id for one in admin.list_transactions()]
     except TransactionsMissing as error:  # the coordinator of the id itself has answered
         ids = [one.transactional_id for one in error.listings]
-    near = difflib.get_close_matches(transactional_id, ids, n=1)
-    hint = f"did you mean {near[0]}?" if near else "`headgate transactions list` lists all of them"
+    hint = did_you_mean(transactional_id, ids) or "`headgate transactions list` lists all of them"
     return f"there is no transactional id {transactional_id}; {hint}"
 
 

@@ -8,7 +8,6 @@ one of those, is an error.
 
 from __future__ import annotations
 
-import difflib
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from headgate.client.security.problem import SecurityProblem
 from headgate.client.security.properties import read_properties
 from headgate.client.security.tls import Pem, Tls, context_of
 from headgate.client.security.tokens import ClientCredentials, FileToken, TokenSource, UnsecuredToken
+from headgate.domain.wording import did_you_mean
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -123,9 +123,9 @@ def _check_name(name: str) -> None:
     if name in USED or name in IGNORED:
         return
     is_ours = is_of_security(name)
-    near = difflib.get_close_matches(name, USED, n=1, cutoff=0.6 if is_ours else _ALMOST)
+    near = did_you_mean(name, USED, likeness=0.6 if is_ours else _ALMOST)
     if is_ours or near:
-        hint = f"did you mean {near[0]}?" if near else f"those that have an effect are {', '.join(USED)}"
+        hint = near or f"those that have an effect are {', '.join(USED)}"
         raise SecurityProblem(f"{name}: this property is unknown or not supported here; {hint}")
 
 
