@@ -308,3 +308,51 @@ def test_the_first_epoch_of_a_log_begins_where_the_log_does() -> None:
     """Its first segment is lost, and filled."""
     batches = [EpochOf(1, 60, 90, 10)]
     assert agreed_starts(batches, KnownLog(newest=1, misses_epochs=True), 30) == [(1, 30)]
+
+
+# Zeros, and copies in the place of others.
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_zeros_behind_a_segment_that_is_not_the_last_one_are_cut_off(clean: bool) -> None:
+    """There they are no reserved space: the next start would end the log at them, and drop what follows."""
+    place, batches = written()
+    for path in segments(place)[:-1]:
+        change(place, path, read_file(place.files, path) + bytes(4096))
+        assert not lost(mended(place, clean=clean))
+        check(place, batches, clean=clean)
+
+
+def test_a_segment_of_zeros_in_a_compacted_log_is_told_as_lost() -> None:
+    """Nothing says whether compaction had removed its offsets."""
+    place, batches = written()
+    save_compacted_to(place.files, DIRECTORY, COUNT * THREE)
+    path, following = segments(place)[1:3]
+    change(place, path, bytes(len(read_file(place.files, path))))
+    gone = range(int(path.stem), int(following.stem))
+    assert lost(filled_in(place)) == set(gone)
+    check(place, [one for one in batches if read_header(one).base_offset not in gone])
+
+
+@pytest.mark.parametrize(("original", "place_of"), [(16, 17), (8, 24), (17, 21), (21, 20)])
+def test_a_copy_in_the_place_of_another_batch_is_not_restored_there(original: int, place_of: int) -> None:
+    """A misdirected write. One bit between two base offsets is no proof: the original is where it says."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    batches = [append(log, size=20) for _ in range(30)]
+    log.close()
+    overwrite(place, sum(map(len, batches[:place_of])), batches[original])
+    assert lost(mended(place)) == {place_of}
+    check(place, [*batches[:place_of], *batches[place_of + 1 :]], end=30)
+
+
+def test_a_copy_of_a_segment_is_not_restored_under_its_name() -> None:
+    """Of one batch; its name and the base offset differ in one byte, as those of all near segments do."""
+    place = Place(memory(), settings=LogSettings(segment_bytes=100))
+    log = place.open()
+    batches = [append(log, size=20) for _ in range(30)]
+    log.close()
+    paths = segments(place)
+    change(place, paths[11], read_file(place.files, paths[10]))
+    assert lost(mended(place)) == {11}
+    check(place, [*batches[:11], *batches[12:]], end=30)

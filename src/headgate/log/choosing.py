@@ -164,6 +164,29 @@ def is_one_bit(one: int, other: int) -> bool:
     return ((one ^ other) & _ALL_BITS).bit_count() == 1
 
 
+def originals_of_copies(segments: Sequence[SegmentPieces]) -> set[tuple[int, int]]:
+    """Return base offset and checksum of the batches that count, at the base offsets that also others have.
+
+    Raises OSError.
+    """
+    stated: set[int] = set()
+    for segment in segments:
+        chosen = set(segment.chosen)
+        left = (one for number, one in enumerate(segment.pieces) if number not in chosen)
+        stated.update(one.base_offset for one in left if one.is_sound)
+    others = sorted(stated)
+    found: set[tuple[int, int]] = set()
+    for segment in segments:
+        for number in segment.chosen:
+            one = segment.pieces[number]
+            first = bisect_left(others, one.base_offset)
+            if first < len(others) and others[first] < one.next_offset:
+                wanted = set(others[first : bisect_left(others, one.next_offset)])
+                checksums = _checksums(segment, number, min(wanted), max(wanted) + 1)
+                found.update((base_offset, crc) for base_offset, _, crc in checksums if base_offset in wanted)
+    return found
+
+
 # Dividing.
 
 

@@ -24,7 +24,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
-from headgate.log.choosing import Bounds, SegmentPieces, choose
+from headgate.log.choosing import Bounds, SegmentPieces, choose, originals_of_copies
 from headgate.log.damage import LogDamaged
 from headgate.log.filesystem import read_file
 from headgate.log.filling import Filling, Loss, MendedSegment, name_of, segment_name
@@ -32,7 +32,7 @@ from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from headgate.log.known_log import EpochOf, KnownLog, agreed_starts
 from headgate.log.lost_markers import OpenTransactions
-from headgate.log.pieces import pieces_in
+from headgate.log.pieces import Piece, pieces_in
 from headgate.log.recovery import base_offsets_in, read_whole
 from headgate.log.segment_file import DERIVED_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.log.settling import Settlement, stated_end
@@ -41,11 +41,10 @@ from headgate.log.swap import COMPACTION_NAME, CompactionState, finish
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark, load_sync_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from headgate.log.filesystem import File, FileSystem
-    from headgate.log.pieces import Piece
 
 _MOST_MISSING: Final = 1 << 36
 """Offsets between two segments: a name that says more is no segment's."""
@@ -131,8 +130,10 @@ class _Search:
         bond_end = self._bond.end_offset if self._bond is not None else 0
         filling = Filling(known, transactions, start, expected, (self._mark.end_offset, bond_end))
         filling.places += self._notes
+        originals = originals_of_copies(segments)
         for at, segment in enumerate(segments):
-            self._settle(filling, segment, segments[at + 1].start if at + 1 < len(segments) else None)
+            following = segments[at + 1].start if at + 1 < len(segments) else None
+            self._settle(filling, segment, following, originals)
             on_progress(segment.size - segment.size // 2)
         if filling.expected < self._durable_end:
             filling.lose(filling.place_at_end(), self._durable_end, "the end of the log is missing")
@@ -214,7 +215,13 @@ class _Search:
         ]
         return agreed_starts(stretches, self._known, start)
 
-    def _settle(self, filling: Filling, segment: SegmentPieces, following: int | None) -> None:
+    def _settle(
+        self,
+        filling: Filling,
+        segment: SegmentPieces,
+        following: int | None,
+        originals: Collection[tuple[int, int]],
+    ) -> None:
         """Settle one segment, before the offset where the next one begins."""
         start = segment.start
         gaps_to = self._compacted_to if filling.segments else 0
@@ -235,9 +242,12 @@ class _Search:
         filling.segments.append(
             MendedSegment(filling.expected, segment.base_offset, is_changed=is_renamed, size=segment.size)
         )
+        end = segment.pieces[-1].end if segment.pieces else 0
+        if following is not None and end < segment.size:  # space is reserved in the last segment only
+            segment.pieces.append(Piece(end, segment.size, None, 0, 0))
         file = self._open(segment.base_offset)
         try:
-            settlement = Settlement(filling, file, segment, self._compacted_to)
+            settlement = Settlement(filling, file, segment, self._compacted_to, originals)
             left = settlement.run()
             if left:
                 target = (

@@ -1,7 +1,8 @@
 """Settle the pieces of one segment: keep what counts, restore what no checksum covers, lose the rest.
 
 A batch that does not count is restored if, by its position in the file, it is between two that count, and if
-one of the free offsets there differs from its base offset in one bit. It never goes to another place.
+one of the free offsets there differs from its base offset in one bit. It never goes to another place. A copy
+of a batch that counts is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headgate.log.rewriting import with_place
 from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from headgate.log.choosing import SegmentPieces
     from headgate.log.filesystem import File
@@ -30,14 +31,22 @@ _DISPLACED: Final = "batches are not in the order of their offsets, and are put 
 class Settlement:
     """One segment, of which the batches that count are chosen."""
 
-    def __init__(self, filling: Filling, file: File, segment: SegmentPieces, compacted_to: int) -> None:
+    def __init__(
+        self,
+        filling: Filling,
+        file: File,
+        segment: SegmentPieces,
+        compacted_to: int,
+        originals: Collection[tuple[int, int]],
+    ) -> None:
+        """`originals`: base offset and checksum of the batches of the log that count, as far as batches that
+        do not count say the same of themselves: these are copies, and go nowhere.
+        """
         self._filling = filling
         self._file = file
         self._segment = segment
         self._compacted_to = compacted_to
-        self._counted = {
-            (one.base_offset, one.header.crc) for one in segment.trusted if one.header is not None
-        }
+        self._originals = originals
         self._spans = [(one.base_offset, one.next_offset) for one in segment.trusted]
 
     def run(self) -> list[Piece]:
@@ -100,7 +109,7 @@ class Settlement:
         if header is None or not piece.is_sound or last < max(first, self._filling.expected):
             return None
         stated = header.base_offset
-        if first < last and (stated, header.crc) in self._counted:
+        if (stated, header.crc) in self._originals:
             return None  # a copy
         if first <= stated <= last:
             return stated
