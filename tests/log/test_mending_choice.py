@@ -356,3 +356,52 @@ def test_a_copy_of_a_segment_is_not_restored_under_its_name() -> None:
     change(place, paths[11], read_file(place.files, paths[10]))
     assert lost(mended(place)) == {11}
     check(place, [*batches[:11], *batches[12:]], end=30)
+
+
+SECTOR = 512
+
+
+def of_one_record(count: int = 150) -> tuple[Place, list[bytes]]:
+    """A closed log in one segment; batches of 93 bytes cross the borders of sectors."""
+    place = Place(memory(), settings=LogSettings())
+    log = place.open()
+    batches = [append(log, size=20) for _ in range(count)]
+    log.close()
+    return place, batches
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("size", [SECTOR, 4096])
+@pytest.mark.parametrize("from_before", [True, False], ids=["the one before", "the one behind"])
+def test_a_sector_with_the_bytes_of_its_neighbour_costs_no_batch_outside_of_it(
+    size: int, clean: bool, from_before: bool
+) -> None:
+    """Each batch is served once, and the mended log opens."""
+    for at in range(size, 8192, size):
+        place, batches = of_one_record()
+        data = read_file(place.files, segments(place)[0])
+        source = at - size if from_before else at + size
+        overwrite(place, at, data[source : source + size])
+        ends = [sum(map(len, batches[: number + 1])) for number in range(len(batches))]
+        whole = [
+            one for one, end in zip(batches, ends, strict=True) if end <= at or end - len(one) >= at + size
+        ]
+        mended(place, clean=clean)
+        log = place.open(clean=clean)
+        found = [one for one in contents(log) if read_header(one).record_count]
+        assert log.log_end_offset == len(batches)
+        log.close()
+        assert [one for one in whole if one not in found] == []
+        offsets = [read_header(one).base_offset for one in found]
+        assert offsets == sorted(set(offsets))
+        assert all(one == batches[read_header(one).base_offset] for one in found)
+
+
+@pytest.mark.parametrize("bit", range(41))
+def test_a_wrong_bit_in_the_last_base_offset_of_a_killed_log_is_restored(bit: int) -> None:
+    """Its checksum is right, and the offset before fits: it was not being written."""
+    place, batches = of_one_record(30)
+    place.files.remove(DIRECTORY / SYNC_MARK_NAME)
+    flip(place, segments(place)[0], sum(map(len, batches[:-1])) + 7 - bit // 8, 1 << bit % 8)
+    mended(place, clean=False)
+    check(place, batches, clean=False, end=30)

@@ -32,6 +32,8 @@ _FOREVER: Final = 1 << 63
 _OF_A_BATCH: Final = 4
 _OF_A_LINK: Final = 2
 """The weight of two stretches of which one continues the other."""
+_OF_A_NEIGHBOUR: Final = 3
+"""The same if no byte is between them: of two copies the one at its place counts."""
 _OF_A_GAP: Final = -1
 """The weight of offsets that are missing although no byte is."""
 _MOST_COMPARED: Final = 10_000
@@ -136,8 +138,10 @@ def heaviest_chain(links: Sequence[Link], start: int = -1, likely_end: int = -1)
             weight, previous = max((weight, previous), tree[place])
             place &= place - 1
         if at and links[at - 1].end <= one.first:
-            penalty = _OF_A_GAP if one.is_adjacent and links[at - 1].end < one.first else 0
-            weight, previous = max((weight, previous), (best[-1][0] + penalty, at - 1))
+            of_place = 0
+            if one.is_adjacent:
+                of_place = _OF_A_GAP if links[at - 1].end < one.first else _OF_A_NEIGHBOUR
+            weight, previous = max((weight, previous), (best[-1][0] + of_place, at - 1))
         linked = at_end.get(one.first)
         if linked is not None:
             weight, previous = max((weight, previous), (best[linked][0] + _OF_A_LINK, linked))

@@ -10,7 +10,7 @@ from headgate.log.header import BatchHeader, Buffer, read_header
 from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.known_log import KnownLog
 from headgate.log.lost_markers import LostMarker, OpenTransactions
-from headgate.log.rewriting import empty_batch
+from headgate.log.rewriting import empty_batch, with_place
 from headgate.log.segment_file import LOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -111,6 +111,19 @@ class Filling:
         self.filled.add(header.next_offset)
         self._pass(header)
 
+    def pass_gap(self, end_offset: int) -> None:
+        """Go on to an offset behind a gap of compaction. Markers that abort an open transaction are put into
+        it: compaction never removes them before the records.
+        """
+        if self.segments and end_offset > self.expected:
+            aborts = self.transactions.aborts_between(self.expected, end_offset, self.last)
+            for offset in sorted(aborts):
+                self.expected = offset
+                marker = with_place(aborts[offset].batch, offset, self._epoch_at(self.last))
+                what = "the marker of an aborted transaction is missing, and is put where .txnindex has it"
+                self.restore(self.place_at_end(), what, marker)
+        self.expected = max(self.expected, end_offset)
+
     def keep(self, position: int, header: BatchHeader, batch: Buffer) -> None:
         """Keep a batch as it is."""
         parts = self.segments[-1].parts
@@ -152,14 +165,19 @@ class Filling:
             if self.expected - self.segments[-1].base_offset > MOST_RELATIVE_OFFSET:
                 self.segments.append(MendedSegment(self.expected, None, is_changed=True))
             if self.expected in markers:
-                self.put(markers[self.expected].batch)
+                marker = markers[self.expected].batch
+                self.put(with_place(marker, self.expected, self._epoch_at(neighbour)))
                 continue
             last = self.segments[-1].base_offset + MOST_RELATIVE_OFFSET
             end = min(one for one in {*stops, last + 1} if one > self.expected)
-            epoch = self.known.epoch_of(self.expected)
-            if epoch is None:
-                epoch = 0 if neighbour is None else neighbour.leader_epoch
-            self.put(empty_batch(self.expected, end, epoch, timestamp))
+            self.put(empty_batch(self.expected, end, self._epoch_at(neighbour), timestamp))
+
+    def _epoch_at(self, neighbour: BatchHeader | None) -> int:
+        """Return the leader epoch of what is put at the expected offset."""
+        epoch = self.known.epoch_of(self.expected)
+        if epoch is not None:
+            return epoch
+        return 0 if neighbour is None else neighbour.leader_epoch
 
     def _told(self, markers: Mapping[int, LostMarker], end_offset: int) -> str:
         """Return in words what is decided about transactions that may have ended in a lost part."""

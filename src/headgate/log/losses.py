@@ -24,7 +24,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
-from headgate.log.choosing import Bounds, SegmentPieces, choose, originals_of_copies
+from headgate.log.choosing import Bounds, SegmentPieces, choose, is_one_bit, originals_of_copies
 from headgate.log.damage import LogDamaged
 from headgate.log.filesystem import read_file
 from headgate.log.filling import Filling, Loss, MendedSegment, name_of, segment_name
@@ -234,7 +234,7 @@ class _Search:
                     str(self._directory / segment_name(segment.base_offset)),
                 )
             filling.lose(filling.place_at_end(), start, "no segment has these offsets")
-        filling.expected = max(filling.expected, start)
+        filling.pass_gap(start)
         is_renamed = filling.expected != segment.base_offset
         if is_renamed:
             what = f"its name is wrong: it begins at {filling.expected}"
@@ -250,19 +250,20 @@ class _Search:
             settlement = Settlement(filling, file, segment, self._compacted_to, originals)
             left = settlement.run()
             if left:
-                target = (
-                    self._target(filling, file, left[0], segment.size) if following is None else following
-                )
+                target = self._target(filling, file, left, segment.size) if following is None else following
                 if target is not None:
                     settlement.settle(left, target)
         finally:
             file.close()
 
-    def _target(self, filling: Filling, file: File, first: Piece, size: int) -> int | None:
+    def _target(self, filling: Filling, file: File, left: Sequence[Piece], size: int) -> int | None:
         """Return the end of what is missing at the end of the log; None: nothing is."""
+        first = left[0]
         if self._durable_end > filling.expected:
             return self._durable_end
         if not self._clean:
+            if len(left) == 1 and first.batches == 1 and is_one_bit(first.base_offset, filling.expected):
+                return filling.expected + first.offsets
             return None  # it was being written: recovery drops it
         if stated_end(file, first.start) == size:
             header = read_header(file.pread(HEADER_BYTES, first.start))

@@ -165,6 +165,19 @@ class OpenTransactions:
                 found[free] = self._ended(bad, free, is_committed=True)
         return found
 
+    def aborts_between(self, first: int, end: int, like: BatchHeader | None) -> dict[int, LostMarker]:
+        """Return the markers between two offsets that abort an open transaction by the .txnindex files, for a
+        gap in a compacted log. They get the same of the batch `like`.
+        """
+        found = {}
+        for producer_id in self.producer_ids if like is not None else ():
+            following = self._next_aborted(producer_id, first)
+            if following is not None and following.first_offset < first <= following.last_offset < end:
+                assert like is not None
+                bad = like._replace(producer_id=producer_id, producer_epoch=self._epochs[producer_id])
+                found[following.last_offset] = self._ended(bad, following.last_offset, is_committed=False)
+        return found
+
     def _next_aborted(self, producer_id: int, first: int) -> AbortedTransaction | None:
         """Return a producer's first aborted transaction that ended at an offset or later."""
         of_producer = self._aborted.get(producer_id, [])

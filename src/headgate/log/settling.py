@@ -106,6 +106,7 @@ class Settlement:
         segment count. The place ends before the offset `end`.
         """
         header = piece.header
+        last = min(last, end - piece.offsets)
         if header is None or not piece.is_sound or last < max(first, self._filling.expected):
             return None
         stated = header.base_offset
@@ -137,6 +138,7 @@ class Settlement:
         header = piece.header
         assert header is not None
         filling = self._filling
+        filling.pass_gap(offset)
         is_placed = header.base_offset == offset and header.magic == MAGIC
         is_right = filling.known.is_right(header.leader_epoch, offset)
         is_long = piece.batches > 1 or header.size == piece.end - piece.start
