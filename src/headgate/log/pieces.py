@@ -45,6 +45,7 @@ _NEAR: Final = 1 << 20
 _LENGTH_BITS: Final = 31
 _LAST_CODEC: Final = 4
 _MAGIC_AT: Final = 16
+_LEAST_RECORD_BYTES: Final = 7
 _LIKELY: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
 """From the magic of a batch to the first byte of its last offset delta."""
 _LIKELY_BYTES: Final = 24
@@ -219,6 +220,7 @@ def _is_likely(header: BatchHeader) -> bool:
         and header.base_sequence >= -1
         and 0 <= header.attributes < 1 << 7
         and header.codec <= _LAST_CODEC
+        and min(header.base_timestamp, header.max_timestamp) >= -1
     )
 
 
@@ -234,9 +236,10 @@ def _is_sound(file: File, position: int, size: int) -> bool:
     if len(head) < HEADER_BYTES:
         return False
     header = read_header(head)
-    if not HEADER_BYTES <= header.size <= size - position or not _is_likely(header):
+    if not HEADER_BYTES <= header.size <= min(size - position, _LARGEST_BYTES) or not _is_likely(header):
         return False
-    return crc32c(file.pread(header.size - CRC_END, position + CRC_END)) == header.crc
+    has_room = header.codec or header.size >= HEADER_BYTES + header.record_count * _LEAST_RECORD_BYTES
+    return bool(has_room) and crc32c(file.pread(header.size - CRC_END, position + CRC_END)) == header.crc
 
 
 def _begins_at(file: File, position: int) -> int | None:
