@@ -53,6 +53,29 @@ def test_tasks_end_with_an_interrupted_call(spark: SparkSession, tmp_path: Path)
     assert run_in_workers(spark, str.upper, ["a", "b"]) == ["A", "B"]
 
 
+def test_an_interrupted_call_is_one_also_if_the_jvm_refuses_what_pyspark_asks_last() -> None:
+    """PySpark resets the call site when it leaves; the error of that took the place of Ctrl-C."""
+
+    class Interrupted:
+        """A context whose call is interrupted at a moment that no test can choose."""
+
+        def parallelize(self, *given: object) -> Interrupted:
+            return self
+
+        map = addJobTag = parallelize  # noqa: N815
+
+        def collect(self) -> None:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise OSError("Answer from Java side is empty")  # noqa: B904
+
+    session: Any = type("SparkSession", (), {"sparkContext": Interrupted()})()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        run_in_workers(session, str.upper, ["a"])
+    assert isinstance(raised.value.__cause__, OSError)
+
+
 def _runs(process_id: int) -> bool:
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

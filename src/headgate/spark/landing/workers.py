@@ -48,12 +48,24 @@ def run_in_workers(spark: SparkSession, function: Callable[[_T], _R], tasks: Seq
     context.addJobTag(tag)
     try:
         found: list[_R] = given.map(function).collect()
-    except BaseException:
+    except BaseException as problem:
         with suppress(Exception):  # a session that has ended has no tasks either
             _end(context, tag)
+        if _is_interruption(problem):
+            raise KeyboardInterrupt from problem
         raise
     context.removeJobTag(tag)
     return found
+
+
+def _is_interruption(problem: BaseException) -> bool:
+    """Return whether another error took the place of Ctrl-C: on its way out PySpark asks the JVM once more,
+    which can refuse a new connection just then.
+    """
+    context = problem.__context__
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context is not None and not isinstance(problem, KeyboardInterrupt)
 
 
 def _end(context: SparkContext, tag: str) -> None:
