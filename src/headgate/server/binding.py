@@ -11,7 +11,12 @@ async def bound_server(
     new_protocol: Callable[[], asyncio.Protocol], host: str, port: int, backlog: int = 100
 ) -> asyncio.Server:
     """Listen at an address on the running loop. Raises OSError when that is not possible."""
-    server = await asyncio.get_running_loop().create_server(new_protocol, host, port, backlog=backlog)
+    try:
+        server = await asyncio.get_running_loop().create_server(new_protocol, host, port, backlog=backlog)
+    except OSError as problem:
+        if problem.errno is None:  # from Python 3.13 on, if it can make no socket at all
+            raise _why_no_socket(host, port) from problem
+        raise
     if not server.sockets:  # the loop leaves out what it can make no socket for, without an error
         server.close()
         raise _why_no_socket(host, port)
