@@ -37,6 +37,14 @@ def mended_in(place: Place) -> list[Loss]:
     return found.places
 
 
+def write_index(place: Place, *aborted: AbortedTransaction, path: Path = INDEX) -> None:
+    """Write the index of aborted transactions."""
+    index = AbortedTransactions()
+    for one in aborted:
+        index.append(one)
+    change(place, path, index.to_bytes())
+
+
 def only(place: Place) -> Path:
     (path,) = segments(place)
     return path
@@ -52,9 +60,7 @@ def test_a_marker_of_another_producer_does_not_end_an_open_transaction() -> None
     last = end(log, 7, is_committed=False)
     append(log)
     log.close()
-    aborted = AbortedTransactions()
-    aborted.append(AbortedTransaction(7, 0, last, last + 1))
-    change(place, INDEX, aborted.to_bytes())
+    write_index(place, AbortedTransaction(7, 0, last, last + 1))
     fates = fates_in(place.open(clean=True))
     flip(place, only(place), positions_in(place)[marker] + 50, 1)
     (loss,) = mended_in(place)
@@ -72,9 +78,7 @@ def test_a_producer_whose_marker_may_be_lost_with_another_one_is_named() -> None
     last = end(log, 5, is_committed=False)
     append(log)
     log.close()
-    aborted = AbortedTransactions()
-    aborted.append(AbortedTransaction(5, 2, last, last + 1))
-    change(place, INDEX, aborted.to_bytes())
+    write_index(place, AbortedTransaction(5, 2, last, last + 1))
     positions = positions_in(place)
     data = bytearray(read_file(place.files, only(place)))
     data[positions[committed] : positions[last + 1]] = bytes(positions[last + 1] - positions[committed])
@@ -100,10 +104,7 @@ def test_a_marker_with_a_wrong_base_offset_in_a_gap_ends_its_transaction(is_comm
         append(log)
     log.close()
     path = only(place)
-    aborted = AbortedTransactions()
-    if not is_committed:
-        aborted.append(AbortedTransaction(7, 15, marker, marker + 1))
-    change(place, INDEX, aborted.to_bytes())
+    write_index(place, *([] if is_committed else [AbortedTransaction(7, 15, marker, marker + 1)]))
     data, positions = bytearray(read_file(place.files, path)), positions_in(place)
     data[positions[marker] + 7] ^= 2
     del data[positions[marker + 1] : positions[following]]
@@ -135,9 +136,7 @@ def test_an_abort_that_is_lost_in_a_gap_of_compaction_is_put_back(left: str) -> 
     fates = fates_in(place.open(clean=True))
     path = max(one for one in segments(place) if int(one.stem) <= marker)
     assert int(path.stem) > first
-    aborted = AbortedTransactions()
-    aborted.append(AbortedTransaction(7, first, marker, marker + 1))
-    change(place, path.with_suffix(".txnindex"), aborted.to_bytes())
+    write_index(place, AbortedTransaction(7, first, marker, marker + 1), path=path.with_suffix(".txnindex"))
     save_compacted_to(place.files, DIRECTORY, int(segments(place)[-1].stem))
     file = place.files.open(path)
     positions = {header.base_offset: at for at, header, _ in walk_batches(file, 0, file.size())}
@@ -165,9 +164,7 @@ def test_a_marker_that_is_put_back_has_the_epoch_of_its_offset() -> None:
     for batch in batches:
         log.append(batch, [read_header(batch)])
     log.close()
-    aborted = AbortedTransactions()
-    aborted.append(AbortedTransaction(7, 0, 6, 7))
-    change(place, INDEX, aborted.to_bytes())
+    write_index(place, AbortedTransaction(7, 0, 6, 7))
     data, positions = bytearray(read_file(place.files, only(place))), positions_in(place)
     data[positions[1] : positions[7]] = bytes(positions[7] - positions[1])
     change(place, only(place), bytes(data))

@@ -145,35 +145,31 @@ class OpenTransactions:
 
         They get the leader epoch and the largest timestamp of the batch `like`.
         """
-        if like is None:
-            return {}
-        found = {}
-        commits = {}
+        found = self.aborts_between(first, end, like)
+        if like is None or self._known_to < end:
+            return found
         for producer_id in self.producer_ids:
             following = self._next_aborted(producer_id, first)
-            if following is None:
+            if following is None or following.first_offset < first:
                 continue
-            bad = like._replace(producer_id=producer_id, producer_epoch=self._epochs[producer_id])
-            if following.first_offset >= first:  # the open one ended before it began
-                commits[producer_id] = bad, min(following.first_offset, end)
-            elif following.last_offset < end:
-                offset = following.last_offset
-                found[offset] = self._ended(bad, offset, is_committed=False)
-        for bad, last in commits.values() if self._known_to >= end else ():
+            last = min(following.first_offset, end)  # the open one ended before
             free = next((one for one in range(last - 1, first - 1, -1) if one not in found), None)
             if free is not None:
+                bad = like._replace(producer_id=producer_id, producer_epoch=self._epochs[producer_id])
                 found[free] = self._ended(bad, free, is_committed=True)
         return found
 
     def aborts_between(self, first: int, end: int, like: BatchHeader | None) -> dict[int, LostMarker]:
-        """Return the markers between two offsets that abort an open transaction by the .txnindex files, for a
-        gap in a compacted log. They get the same of the batch `like`.
+        """Return the markers between two offsets that abort an open transaction by the .txnindex files.
+
+        They get the leader epoch and the largest timestamp of the batch `like`.
         """
-        found = {}
-        for producer_id in self.producer_ids if like is not None else ():
+        found: dict[int, LostMarker] = {}
+        if like is None:
+            return found
+        for producer_id in self.producer_ids:
             following = self._next_aborted(producer_id, first)
             if following is not None and following.first_offset < first <= following.last_offset < end:
-                assert like is not None
                 bad = like._replace(producer_id=producer_id, producer_epoch=self._epochs[producer_id])
                 found[following.last_offset] = self._ended(bad, following.last_offset, is_committed=False)
         return found

@@ -13,6 +13,7 @@ from headgate.admin import (
     RequestRefused,
     ShareAlteration,
     ShareRecords,
+    ShareRecordState,
     TopicPartition,
 )
 from headgate.admin.errors import moment
@@ -46,7 +47,6 @@ _ALTERED: Columns = (
     "reason",
 )
 _RANGE: Final = re.compile(r"(\d{1,19})(-(\d{1,19})?)?")
-_ARCHIVING: Final = "archiving"
 _LAST: Final = 2**63 - 1
 
 
@@ -66,7 +66,7 @@ def show_records(admin: Admin, options: Options) -> int:
                 print_rows(rows, _RECORDS, "records", options.output)
                 return 0
     print_rows(rows, _RECORDS, "records", options.output)
-    if any(row["state"] == _ARCHIVING for row in rows):
+    if any(row["state"] == ShareRecordState.ARCHIVING.value for row in rows):
         say(
             "records that are archiving wait for their dead letters; if they stay so, these cannot be "
             "written: the server's log says why"
