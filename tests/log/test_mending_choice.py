@@ -20,7 +20,7 @@ from tests.log.test_mending import (
 
 from headgate.log.batch import Record, encode_batch, read_header
 from headgate.log.checkpoint import CHECKPOINT_NAME
-from headgate.log.filesystem import read_file
+from headgate.log.filesystem import File, read_file
 from headgate.log.filling import Loss
 from headgate.log.known_log import EpochOf, KnownLog, agreed_starts
 from headgate.log.log import LogSettings
@@ -405,3 +405,34 @@ def test_a_wrong_bit_in_the_last_base_offset_of_a_killed_log_is_restored(bit: in
     flip(place, segments(place)[0], sum(map(len, batches[:-1])) + 7 - bit // 8, 1 << bit % 8)
     mended(place, clean=False)
     check(place, batches, clean=False, end=30)
+
+
+# Limits of the work.
+
+
+def test_bytes_that_look_like_headers_are_not_each_followed_to_the_end_of_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any binary value can have the two and the zeros of a header, and a length of megabytes before them."""
+    like = b"\0" * 8 + (1 << 22).to_bytes(4, "big") + b"\0" * 4 + b"\x02abcd" + b"\0" * 44
+    batches = [
+        encode_batch([Record(b"", like * 400 + bytes([number % 251]), 1000)], base_offset=number)
+        for number in range(400)
+    ]
+    data = bytearray(b"".join(batches))
+    data[len(batches[0]) : len(batches[0]) + 512] = bytes(512)
+    place, _ = written(LogSettings())
+    path = segments(place)[0]
+    change(place, path, bytes(data))
+    file = place.files.open(path)
+    read: list[int] = []
+    pread = type(file).pread
+
+    def counted(self: File, size: int, position: int) -> bytes:
+        found = pread(self, size, position)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(type(file), "pread", counted)
+    assert [piece.offsets for piece in pieces_in(file, len(data), 0, 0)] == [1, 0, 398]
+    assert sum(read) < 20 * len(data)

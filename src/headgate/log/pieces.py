@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _LARGEST_BYTES: Final = 1 << 28
 _CHEAP_BYTES: Final = 1 << 18
 """A batch of this size or less is summed also if no batch seems to follow it."""
+_READ_TIMES: Final = 4
+"""As often as this the whole file may be read for batches that turn out to be none."""
+_LEAST_LIMIT: Final = 64 << 20
+"""Bytes that may be so read of a small file, too."""
 _MOST_FOLLOWED: Final = 1000
 """Damaged batches in a row that are passed by their lengths."""
 _SEARCHED_BYTES: Final = 4 << 20
@@ -89,13 +93,14 @@ def pieces_in(file: File, size: int, least_offset: int, compacted_to: int) -> li
     may have gaps.
     """
     found: list[Piece] = []
+    bad = _BadParts(file, size)
     position = 0
     while position < size:
         position = _read_sound(file, position, size, compacted_to, found)
-        if position >= size or _is_room(file, position, size):
+        if position >= size or bad.is_room(position):
             break
         expected = found[-1].next_offset if found and found[-1].is_sound else least_offset
-        found += _read_bad(file, position, size, expected)
+        found += bad.pieces_at(position, expected)
         position, header = found[-1].end, found[-1].header
         is_placed = header is not None and header.base_offset == expected and _is_likely(header)
         least_offset = max(found[-1].next_offset if is_placed else expected, least_offset)
@@ -159,57 +164,177 @@ def _read_sound(file: File, position: int, size: int, compacted_to: int, found: 
     return position
 
 
-def _read_bad(file: File, position: int, size: int, expected: int) -> list[Piece]:
-    """Return the pieces from a bad position up to the next sound batch, or up to the end."""
-    head = file.pread(HEADER_BYTES, position)
-    if len(head) < HEADER_BYTES:
-        return [Piece(position, size, None, 0, 0)]
-    header = read_header(head)
-    stated = position + header.size
-    is_placed = header.base_offset == expected and HEADER_BYTES <= header.size <= size - position
-    if is_placed and (stated == size or _begins_at(file, stated) == header.next_offset):
-        return [_piece(file, position, stated)]  # only its records are damaged
-    restored = _restored_end(file, position, size)
-    if restored is not None:
-        return [_piece(file, position, restored)]
-    following = {header.next_offset, expected + header.last_offset_delta + 1}
-    followed = _followed(file, position, size)
-    is_readable = _is_likely(header) and 0 < header.record_count == header.last_offset_delta + 1
-    if not followed and is_placed and is_readable and _may_begin(file, stated):
-        followed = [_piece(file, position, stated)]
-    if followed:
-        end = followed[-1].end
-        after = _begins_at(file, end)
-        if after is not None and expected < after <= expected + end - position:
-            return followed
-        inside = _sound_in(file, position + 1, end, size, expected)
-        ends = (at for at in inside if _begins_at(file, at) in following and _goes_on(file, at, size))
-        nearer = next(ends, None)
-        return followed if nearer is None else [_piece(file, position, nearer)]
-    inside_to = 0 if not is_readable else stated if is_placed else size
-    return [_piece(file, position, _searched(file, position, size, expected, following, inside_to))]
+class _BadParts:
+    """Search what is in the bad parts of a file.
 
+    What is read for batches that turn out to be none has a limit: any bytes of a record can look like a
+    header, and say the length of the rest of the file.
+    """
 
-def _restored_end(file: File, position: int, size: int) -> int | None:
-    """Return where the batch at a position ends if its checksum is right and one bit of its length wrong."""
-    head = file.pread(HEADER_BYTES, position)
-    if len(head) < HEADER_BYTES or not _is_likely(header := read_header(head)):
+    def __init__(self, file: File, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._limit = max(_READ_TIMES * size, _LEAST_LIMIT)
+        self._wasted = 0
+        """Bytes that were read for batches that are none."""
+
+    def pieces_at(self, position: int, expected: int) -> list[Piece]:
+        """Return the pieces from a bad position up to the next sound batch, or up to the end."""
+        head = self._file.pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return [Piece(position, self._size, None, 0, 0)]
+        header = read_header(head)
+        stated = position + header.size
+        is_placed = header.base_offset == expected and HEADER_BYTES <= header.size <= self._size - position
+        if is_placed and (stated == self._size or self._begins_at(stated) == header.next_offset):
+            return [self._piece(position, stated)]  # only its records are damaged
+        restored = self._restored_end(position)
+        if restored is not None:
+            return [self._piece(position, restored)]
+        following = {header.next_offset, expected + header.last_offset_delta + 1}
+        followed = self._followed(position)
+        is_readable = _is_likely(header) and 0 < header.record_count == header.last_offset_delta + 1
+        if not followed and is_placed and is_readable and self._may_begin(stated):
+            followed = [self._piece(position, stated)]
+        if followed:
+            end = followed[-1].end
+            after = self._begins_at(end)
+            if after is not None and expected < after <= expected + end - position:
+                return followed
+            inside = self._sound_in(position + 1, end, expected)
+            ends = (at for at in inside if self._begins_at(at) in following and self._goes_on(at))
+            nearer = next(ends, None)
+            return followed if nearer is None else [self._piece(position, nearer)]
+        inside_to = 0 if not is_readable else stated if is_placed else self._size
+        return [self._piece(position, self._searched(position, expected, following, inside_to))]
+
+    def _restored_end(self, position: int) -> int | None:
+        """Return where a batch ends if its checksum is right and one bit of its length wrong."""
+        head = self._file.pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES or not _is_likely(header := read_header(head)):
+            return None
+        most = min(self._size - position, _LARGEST_BYTES)
+        for bit in range(_LENGTH_BITS):
+            other = ((header.size - LENGTH_FIELD_END) ^ (1 << bit)) + LENGTH_FIELD_END
+            end = position + other
+            is_possible = HEADER_BYTES <= other <= most
+            if not is_possible or not (other <= _CHEAP_BYTES or end == self._size or self._may_begin(end)):
+                continue
+            if self._is_right(position, end, header):
+                return end
         return None
-    most = min(size - position, _LARGEST_BYTES)
-    for bit in range(_LENGTH_BITS):
-        other = ((header.size - LENGTH_FIELD_END) ^ (1 << bit)) + LENGTH_FIELD_END
-        end = position + other
-        is_possible = HEADER_BYTES <= other <= most
-        if not is_possible or not (other <= _CHEAP_BYTES or end == size or _may_begin(file, end)):
-            continue
-        if crc32c(file.pread(other - CRC_END, position + CRC_END)) == header.crc:
-            return end
-    return None
 
+    def _is_right(self, position: int, end: int, header: BatchHeader) -> bool:
+        """Return whether the bytes between two positions have the checksum of a header."""
+        if self._wasted + end - position > self._limit:
+            is_followed = end == self._size or self._begins_at(end) == header.next_offset
+            if not is_followed or self._wasted > 2 * self._limit:
+                return False
+        is_right: bool = crc32c(self._file.pread(end - position - CRC_END, position + CRC_END)) == header.crc
+        if not is_right:
+            self._wasted += end - position
+        return is_right
 
-def _may_begin(file: File, position: int) -> bool:
-    head = file.pread(HEADER_BYTES, position)
-    return len(head) == HEADER_BYTES and (not any(head) or _is_likely(read_header(head)))
+    def _may_begin(self, position: int) -> bool:
+        head = self._file.pread(HEADER_BYTES, position)
+        return len(head) == HEADER_BYTES and (not any(head) or _is_likely(read_header(head)))
+
+    def is_room(self, position: int) -> bool:
+        """Return whether only zeros follow, more than a batch can end with by chance."""
+        if self._size - position < HEADER_BYTES or any(self._file.pread(HEADER_BYTES, position)):
+            return False  # nearly always, without a look at the end of the file
+        return written_end(self._file.pread, position, self._size) == position
+
+    def _is_sound(self, position: int) -> bool:
+        head = self._file.pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = read_header(head)
+        most = min(self._size - position, _LARGEST_BYTES)
+        least = HEADER_BYTES + (0 if header.codec else header.record_count * _LEAST_RECORD_BYTES)
+        is_possible = least <= header.size <= most and _is_likely(header)
+        return is_possible and self._is_right(position, position + header.size, header)
+
+    def _begins_at(self, position: int) -> int | None:
+        """Return the base offset of a header at a position; None if it has none."""
+        head = self._file.pread(HEADER_BYTES, position)
+        return read_header(head).base_offset if len(head) == HEADER_BYTES else None
+
+    def _goes_on(self, position: int) -> bool:
+        """Return whether a sound batch at a position is followed by what can follow it.
+
+        A record of a bad batch may have a batch in it.
+        """
+        header = read_header(self._file.pread(HEADER_BYTES, position))
+        after = position + header.size
+        if not self._is_sound(position):
+            after = self._restored_end(position) or after
+        if after == self._size or self.is_room(after) or self._is_sound(after):
+            return True
+        return self._begins_at(after) == header.next_offset
+
+    def _piece(self, position: int, end: int) -> Piece:
+        """Return a piece between two positions: a sound batch if only its length is wrong, else a bad one."""
+        head = self._file.pread(HEADER_BYTES, position)
+        if end - position < HEADER_BYTES or len(head) < HEADER_BYTES:
+            return Piece(position, end, None, 0, 0)
+        header = read_header(head)
+        is_sound = (
+            end - position <= _LARGEST_BYTES
+            and header.last_offset_delta >= 0
+            and crc32c(self._file.pread(end - position - CRC_END, position + CRC_END)) == header.crc
+        )
+        return Piece(position, end, header, header.next_offset, int(is_sound))
+
+    def _followed(self, position: int) -> list[Piece]:
+        """Return the damaged batches from a position on whose lengths lead to a sound one, or to the end."""
+        found: list[Piece] = []
+        while len(found) < _MOST_FOLLOWED:
+            head = self._file.pread(HEADER_BYTES, position)
+            if len(head) < HEADER_BYTES:
+                return []
+            header = read_header(head)
+            end = position + header.size
+            if not HEADER_BYTES <= header.size <= self._size - position or (found and not _is_likely(header)):
+                return []
+            found.append(Piece(position, end, header, header.next_offset, 0))
+            if end == self._size or self.is_room(end) or self._is_sound(end):
+                return found
+            position = end
+        return []
+
+    def _sound_in(self, start: int, end: int, expected: int) -> Iterator[int]:
+        """Yield where sound batches begin between two positions, whatever their base offsets are."""
+        position = start
+        while position < end:
+            data = self._file.pread(min(CHUNK_BYTES, self._size - position), position)
+            for match in _LIKELY.finditer(data):
+                at = position + match.start() - _MAGIC_AT
+                if not start <= at < end:
+                    continue
+                base_offset = self._begins_at(at)
+                is_near = base_offset is not None and expected <= base_offset < expected + _NEAR
+                if self._is_sound(at) or (is_near and self._restored_end(at)):
+                    yield at
+            if position + len(data) >= self._size:
+                return
+            position += len(data) - _LIKELY_BYTES
+
+    def _searched(self, position: int, expected: int, following: set[int], inside_to: int) -> int:
+        """Return where the next sound batch behind a bad position begins; `size` if there is none.
+
+        Before `inside_to` a batch may be in the value of a record.
+        """
+        alone: int | None = None
+        for at in self._sound_in(position + 1, self._size, expected):
+            is_next = self._begins_at(at) in following
+            if at >= inside_to or (alone is not None and at - alone > _SEARCHED_BYTES):
+                return at if alone is None else alone
+            if self._goes_on(at):
+                return at if is_next or alone is None else alone
+            if is_next and alone is None:
+                alone = at
+        return self._size if alone is None else alone
 
 
 def _is_likely(header: BatchHeader) -> bool:
@@ -222,110 +347,3 @@ def _is_likely(header: BatchHeader) -> bool:
         and header.codec <= _LAST_CODEC
         and min(header.base_timestamp, header.max_timestamp) >= -1
     )
-
-
-def _is_room(file: File, position: int, size: int) -> bool:
-    """Return whether only zeros follow, more than a batch can end with by chance."""
-    if size - position < HEADER_BYTES or any(file.pread(HEADER_BYTES, position)):
-        return False  # nearly always, without a look at the end of the file
-    return written_end(file.pread, position, size) == position
-
-
-def _is_sound(file: File, position: int, size: int) -> bool:
-    head = file.pread(HEADER_BYTES, position)
-    if len(head) < HEADER_BYTES:
-        return False
-    header = read_header(head)
-    if not HEADER_BYTES <= header.size <= min(size - position, _LARGEST_BYTES) or not _is_likely(header):
-        return False
-    has_room = header.codec or header.size >= HEADER_BYTES + header.record_count * _LEAST_RECORD_BYTES
-    return bool(has_room) and crc32c(file.pread(header.size - CRC_END, position + CRC_END)) == header.crc
-
-
-def _begins_at(file: File, position: int) -> int | None:
-    """Return the base offset of a header at a position; None if it has none."""
-    head = file.pread(HEADER_BYTES, position)
-    return read_header(head).base_offset if len(head) == HEADER_BYTES else None
-
-
-def _goes_on(file: File, position: int, size: int) -> bool:
-    """Return whether a sound batch at a position is followed by what can follow it.
-
-    A record of a bad batch may have a batch in it.
-    """
-    header = read_header(file.pread(HEADER_BYTES, position))
-    after = position + header.size
-    if not _is_sound(file, position, size):
-        after = _restored_end(file, position, size) or after
-    if after == size or _is_room(file, after, size) or _is_sound(file, after, size):
-        return True
-    return _begins_at(file, after) == header.next_offset
-
-
-def _piece(file: File, position: int, end: int) -> Piece:
-    """Return a piece between two positions: a sound batch if only its length is wrong, else a bad one."""
-    head = file.pread(HEADER_BYTES, position)
-    if end - position < HEADER_BYTES or len(head) < HEADER_BYTES:
-        return Piece(position, end, None, 0, 0)
-    header = read_header(head)
-    is_sound = (
-        end - position <= _LARGEST_BYTES
-        and header.last_offset_delta >= 0
-        and crc32c(file.pread(end - position - CRC_END, position + CRC_END)) == header.crc
-    )
-    return Piece(position, end, header, header.next_offset, int(is_sound))
-
-
-def _followed(file: File, position: int, size: int) -> list[Piece]:
-    """Return the damaged batches from a position on whose lengths lead to a sound one, or to the end."""
-    found: list[Piece] = []
-    while len(found) < _MOST_FOLLOWED:
-        head = file.pread(HEADER_BYTES, position)
-        if len(head) < HEADER_BYTES:
-            return []
-        header = read_header(head)
-        end = position + header.size
-        if not HEADER_BYTES <= header.size <= size - position or (found and not _is_likely(header)):
-            return []
-        found.append(Piece(position, end, header, header.next_offset, 0))
-        if end == size or _is_room(file, end, size) or _is_sound(file, end, size):
-            return found
-        position = end
-    return []
-
-
-def _sound_in(file: File, start: int, end: int, size: int, expected: int) -> Iterator[int]:
-    """Yield where sound batches begin between two positions, whatever their base offsets are."""
-    position = start
-    while position < end:
-        data = file.pread(min(CHUNK_BYTES, size - position), position)
-        for match in _LIKELY.finditer(data):
-            at = position + match.start() - _MAGIC_AT
-            if not start <= at < end:
-                continue
-            base_offset = _begins_at(file, at)
-            is_near = base_offset is not None and expected <= base_offset < expected + _NEAR
-            if _is_sound(file, at, size) or (is_near and _restored_end(file, at, size)):
-                yield at
-        if position + len(data) >= size:
-            return
-        position += len(data) - _LIKELY_BYTES
-
-
-def _searched(
-    file: File, position: int, size: int, expected: int, following: set[int], inside_to: int
-) -> int:
-    """Return where the next sound batch behind a bad position begins; `size` if there is none.
-
-    Before `inside_to` a batch may be in the value of a record.
-    """
-    alone: int | None = None
-    for at in _sound_in(file, position + 1, size, size, expected):
-        is_next = _begins_at(file, at) in following
-        if at >= inside_to or (alone is not None and at - alone > _SEARCHED_BYTES):
-            return at if alone is None else alone
-        if _goes_on(file, at, size):
-            return at if is_next or alone is None else alone
-        if is_next and alone is None:
-            alone = at
-    return size if alone is None else alone
