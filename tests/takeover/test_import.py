@@ -21,9 +21,8 @@ from tests.takeover.kafka_life import DELETED, FLIGHTS, PAYMENTS, Printed, print
 
 import headgate
 from headgate.admin import Admin
-from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, topic_id_text
 from headgate.domain.partitioning import partition_for
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.verify import verify
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
@@ -69,7 +68,7 @@ def test_topics_keep_ids_partitions_and_settings(kafka: Broker, printed: Printed
     expected = {line.split()[0]: line.split()[1:] for line in printed["topics"]}
     assert found.keys() == expected.keys()
     for name, (topic_id, count) in expected.items():
-        assert text_of_id(found[name][0]) == topic_id
+        assert topic_id_text(found[name][0]) == topic_id
         assert found[name][1] == int(count)
     assert catalogue.topics[PAYMENTS].overrides["cleanup.policy"] == "compact"  # type: ignore[index]
     assert DELETED not in found

@@ -22,8 +22,8 @@ Millis = NewType("Millis", int)
 ZERO_TOPIC_ID = TopicId(bytes(16))
 
 
-def topic_id_text(topic_id: TopicId) -> str:
-    """Return a topic id as Kafka's tools print it: URL-safe base64, without padding."""
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic or cluster id as Kafka's tools print it: URL-safe base64, without padding."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.domain.ids import topic_id_text
 from headgate.domain.wording import counted
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
@@ -126,7 +126,7 @@ def _current(current: ConsumerGroupCurrentAssignment) -> tuple[str, str, Json]:
 
 def _target(partitions: TargetPartitions) -> list[Json]:
     return [
-        {"topic_id": text_of_id(topic_id), "partitions": list(indexes)}
+        {"topic_id": topic_id_text(topic_id), "partitions": list(indexes)}
         for topic_id, indexes in sorted(partitions.items())
     ]
 
@@ -134,7 +134,7 @@ def _target(partitions: TargetPartitions) -> list[Json]:
 def _owned(owned: OwnedPartitions) -> list[Json]:
     return [
         {
-            "topic_id": text_of_id(topic_id),
+            "topic_id": topic_id_text(topic_id),
             "partitions": sorted(epochs),
             "assignment_epochs": [epochs[partition] for partition in sorted(epochs)],
         }

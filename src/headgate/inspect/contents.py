@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.inspect.directory import DataDirectory, PartitionPlace, text_of_id
+from headgate.domain.ids import topic_id_text
+from headgate.inspect.directory import DataDirectory, PartitionPlace
 from headgate.inspect.partition import Extent, PartitionFiles, SegmentFiles, extent_of, read_partition
 from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
 from headgate.topics.names import is_internal
@@ -119,7 +120,7 @@ def _topic(name: str, entry: Any, places: list[PartitionPlace]) -> Json:
         )
     return {
         "name": name,
-        "topic_id": text_of_id(entry.topic_id) if entry is not None else None,
+        "topic_id": topic_id_text(entry.topic_id) if entry is not None else None,
         "is_internal": is_internal(name),
         "partition_count": entry.partition_count if entry is not None else None,
         "created_at": entry.created_at if entry is not None else None,

@@ -7,7 +7,6 @@ example Apache Kafka's, is read too: the names of its directories then give its 
 
 from __future__ import annotations
 
-import base64
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,8 +164,3 @@ def _is_locked(path: Path) -> bool:
     # Compare inode numbers only, because on some file systems the two sources have different device numbers.
     number = f":{status.st_ino} "
     return any("FLOCK" in line and number in line for line in held.splitlines())
-
-
-def text_of_id(topic_id: bytes) -> str:
-    """Return a topic or cluster id as Kafka's tools print it: 22 characters."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

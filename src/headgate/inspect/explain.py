@@ -17,10 +17,10 @@ from headgate.domain.ids import (
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     ZERO_TOPIC_ID,
+    topic_id_text,
 )
 from headgate.domain.wording import counted
 from headgate.inspect.consumer_records import consumer_record
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
 from headgate.inspect.paused_records import paused_record
 from headgate.inspect.reading import FoundBatch
@@ -221,7 +221,7 @@ def _offset_commit(commit: OffsetCommit) -> Json:
         "metadata": commit.metadata,
         "commit_timestamp": commit.commit_timestamp,
         "expire_timestamp": commit.expire_timestamp if commit.expire_timestamp >= 0 else None,
-        "topic_id": text_of_id(commit.topic_id) if commit.topic_id != ZERO_TOPIC_ID else None,
+        "topic_id": topic_id_text(commit.topic_id) if commit.topic_id != ZERO_TOPIC_ID else None,
     }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.domain.ids import topic_id_text
 from headgate.domain.wording import counted
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.records import Pause, PausedTopicPartitions, PausedTopicPartitionsTombstone
 from headgate.records.consumer_model import NEVER
@@ -32,7 +32,7 @@ def paused_record(record: PausedTopicPartitions | PausedTopicPartitionsTombstone
         "kind": "paused-partitions",
         "words": words,
         "group": record.group_id,
-        "topics": {text_of_id(one): sorted(partitions) for one, partitions in record.partitions.items()},
+        "topics": {topic_id_text(one): sorted(partitions) for one, partitions in record.partitions.items()},
         "pauses": [_pause(record, pause) for pause in pauses],
     }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import TopicId, topic_id_text
 from headgate.domain.wording import counted
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.wording import plain, quoted
 from headgate.records.consumer_model import TargetPartitions
 from headgate.records.share_group_model import (
@@ -105,7 +104,7 @@ def _states(record: ShareGroupStatePartitions) -> tuple[str, str, Json]:
         "initializing": _named(record.initializing),
         "initialized": _named(record.initialized),
         "deleting": [
-            {"topic_id": text_of_id(topic_id), "topic": name}
+            {"topic_id": topic_id_text(topic_id), "topic": name}
             for topic_id, name in sorted(record.deleting.items())
         ],
     }
@@ -118,13 +117,13 @@ def _count(partitions: TargetPartitions) -> str:
 
 def _target(partitions: TargetPartitions) -> list[Json]:
     return [
-        {"topic_id": text_of_id(topic_id), "partitions": list(indexes)}
+        {"topic_id": topic_id_text(topic_id), "partitions": list(indexes)}
         for topic_id, indexes in sorted(partitions.items())
     ]
 
 
 def _named(topics: Mapping[TopicId, TopicPartitions]) -> list[Json]:
     return [
-        {"topic_id": text_of_id(topic_id), "topic": name, "partitions": list(indexes)}
+        {"topic_id": topic_id_text(topic_id), "topic": name, "partitions": list(indexes)}
         for topic_id, (name, indexes) in sorted(topics.items())
     ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from headgate.domain.ids import Millis
+from headgate.domain.ids import Millis, topic_id_text
 from headgate.domain.wording import counted
-from headgate.inspect.directory import text_of_id
 from headgate.inspect.wording import quoted
 from headgate.records.errors import MalformedRecord
 from headgate.records.share_batches import StateBatches
@@ -74,11 +73,11 @@ def share_state_record(key: bytes | None, value: bytes | None) -> Json:
 
 
 def _subject(key: ShareKey) -> str:
-    return f"{quoted(key.group_id)} in partition {key.partition} of topic {text_of_id(key.topic_id)}"
+    return f"{quoted(key.group_id)} in partition {key.partition} of topic {topic_id_text(key.topic_id)}"
 
 
 def _key(key: ShareKey) -> Json:
-    return {"group": key.group_id, "topic_id": text_of_id(key.topic_id), "partition": key.partition}
+    return {"group": key.group_id, "topic_id": topic_id_text(key.topic_id), "partition": key.partition}
 
 
 def _mark(record: ShareSnapshot | ShareUpdate) -> Json:
@@ -86,7 +85,7 @@ def _mark(record: ShareSnapshot | ShareUpdate) -> Json:
     if record.dead_letters is None:
         return {}
     topic_id, partition, offset = record.dead_letters
-    where = {"topic_id": text_of_id(topic_id), "partition": partition, "from_offset": offset}
+    where = {"topic_id": topic_id_text(topic_id), "partition": partition, "from_offset": offset}
     return {"dead_letters": where}
 
 

@@ -6,12 +6,11 @@ the state, and a start offset below which all batches are dropped.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
-from headgate.domain.ids import GroupId, Millis, TopicId
+from headgate.domain.ids import GroupId, Millis, TopicId, topic_id_text
 from headgate.records.share_batches import NO_BATCHES, StateBatches
 
 UNCHANGED: Final = -1
@@ -31,12 +30,7 @@ class ShareKey:
     @cached_property
     def name(self) -> str:
         """The key of its shard, as in Kafka: group, topic id and partition, with colons between them."""
-        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
-
-
-def uuid_text(topic_id: TopicId) -> str:
-    """Return a topic id as Kafka prints it: 22 characters of URL-safe Base64."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+        return f"{self.group_id}:{topic_id_text(self.topic_id)}:{self.partition}"
 
 
 class DeadLetterMark(NamedTuple):

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from headgate.domain.ids import Millis, TopicPartition
+from headgate.domain.ids import Millis, TopicPartition, topic_id_text
 from headgate.log.batch_records import Records
 from headgate.records import MalformedRecord
 from headgate.records.share_batches import COUNT, FIRST, LAST, NO_ROWS, STATE, BatchRows, DeliveryState
@@ -22,7 +22,6 @@ from headgate.records.share_state_model import (
     ShareSnapshot,
     ShareTombstone,
     ShareUpdate,
-    uuid_text,
 )
 from headgate.spark.arrow import Rows, microseconds
 from headgate.spark.event_rows import MALFORMED, OTHER, Event, event_columns, keys_and_values
@@ -79,7 +78,7 @@ def _is_sound(batches: BatchRows) -> bool:
 
 
 def _place(key: ShareKey) -> Event:
-    return {"group_id": key.group_id, "topic_id": uuid_text(key.topic_id), "partition": key.partition}
+    return {"group_id": key.group_id, "topic_id": topic_id_text(key.topic_id), "partition": key.partition}
 
 
 def _event(record: ShareSnapshot | ShareUpdate) -> Event:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import TopicId, topic_id_text
 from headgate.records.consumer_model import TargetPartitions
 from headgate.records.share_group_model import (
     ShareGroupCurrentAssignment,
@@ -23,7 +23,6 @@ from headgate.records.share_group_model import (
     ShareGroupTombstone,
     TopicPartitions,
 )
-from headgate.records.share_state_model import uuid_text
 from headgate.spark.arrow import microseconds
 
 Event = dict[str, Any]
@@ -70,7 +69,7 @@ def share_event(record: ShareGroupRecord) -> Event:
                 "initializing": _named(record.initializing),
                 "initialized": _named(record.initialized),
                 "deleting": [
-                    {"topic_id": uuid_text(topic_id), "topic": name}
+                    {"topic_id": topic_id_text(topic_id), "topic": name}
                     for topic_id, name in record.deleting.items()
                 ],
             }
@@ -90,7 +89,7 @@ def _member(record: ShareGroupMemberMetadata) -> Event:
 
 def _assigned(partitions: TargetPartitions) -> list[Event]:
     return [
-        {"topic_id": uuid_text(topic_id), "partition": partition}
+        {"topic_id": topic_id_text(topic_id), "partition": partition}
         for topic_id, indexes in partitions.items()
         for partition in indexes
     ]
@@ -98,7 +97,7 @@ def _assigned(partitions: TargetPartitions) -> list[Event]:
 
 def _named(topics: Mapping[TopicId, TopicPartitions]) -> list[Event]:
     return [
-        {"topic_id": uuid_text(topic_id), "topic": topic.name, "partition": partition}
+        {"topic_id": topic_id_text(topic_id), "topic": topic.name, "partition": partition}
         for topic_id, topic in topics.items()
         for partition in topic.partitions
     ]

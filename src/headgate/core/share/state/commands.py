@@ -22,7 +22,6 @@ from headgate.records.share_state_model import UNCHANGED as UNCHANGED
 from headgate.records.share_state_model import UNKNOWN_COUNT as UNKNOWN_COUNT
 from headgate.records.share_state_model import DeadLetterMark as DeadLetterMark
 from headgate.records.share_state_model import ShareKey as ShareKey
-from headgate.records.share_state_model import uuid_text as uuid_text
 
 UNKNOWN_START: Final = -1
 """Start offset of a state whose first reader chooses one (by `share.auto.offset.reset`), or of no state."""
