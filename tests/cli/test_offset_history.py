@@ -362,3 +362,4 @@ def test_it_is_reported_if_there_are_no_groups() -> None:
             result = CliRunner().invoke(app, [*arguments, *action])
             assert (result.exit_code, result.stdout) == (0, "")
             assert "there are no groups" in result.stderr
+            assert "no groups that were deleted: name them with --group" in result.stderr

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headgate.client.assignment import read_assignment
 from headgate.client.cluster import Address, Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import ClientError, RequestRefused, VersionNotSupported, check, check_parts
+from headgate.client.errors import ClientError, PartlyRefused, RequestRefused, VersionNotSupported, check
 from headgate.client.survey import Answers, Survey
 from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
@@ -305,16 +305,45 @@ def _in_order(members: Iterable[MemberDescription]) -> tuple[MemberDescription, 
 def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
     """Delete groups without members, with all their offsets.
 
-    Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why the
+    coordinator is not known. The other groups are deleted before that is raised.
     """
     wanted = dict.fromkeys(group_ids)
-    codes: dict[GroupId, int] = {}
+    refused: dict[GroupId, RequestRefused] = {}
+    deleted: set[GroupId] = set()
 
     def attempt() -> None:
-        left = [group_id for group_id in wanted if codes.get(group_id) != ErrorCode.NONE]
-        for node, groups in cluster.coordinators(left).items():
-            for result in node.request(DeleteGroupsRequest(groups_names=list(groups))).results:
-                codes[GroupId(result.group_id)] = result.error_code
-        check_parts(codes, "group")
+        refused.clear()
+        located = cluster.locate_coordinators([group_id for group_id in wanted if group_id not in deleted])
+        for group_id, error in located.failed.items():
+            if not isinstance(error, RequestRefused):
+                raise error
+            refused[group_id] = error
+        lost: ClientError | None = None
+        for address, groups in located.by_node.items():
+            message = DeleteGroupsRequest(groups_names=list(groups))
+            try:
+                results = cluster.node_at(address).request(message).results
+            except ClientError as error:
+                lost = error
+                continue
+            for one in results:
+                group_id = GroupId(one.group_id)
+                if one.error_code:
+                    refused[group_id] = RequestRefused(f"group {group_id}", one.error_code)
+                else:
+                    deleted.add(group_id)
+        if lost is not None:
+            raise lost
+        for refusal in refused.values():
+            if refusal.is_retriable:
+                raise refusal
+        if refused:
+            raise PartlyRefused(refused)
 
-    cluster.retrying(attempt)
+    try:
+        cluster.retrying(attempt)
+    except RequestRefused as error:
+        if not deleted or error not in refused.values():
+            raise
+        raise PartlyRefused(refused) from error

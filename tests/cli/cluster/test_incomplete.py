@@ -61,6 +61,23 @@ def test_all_groups_that_are_not_all_are_told(
 
 
 @pytest.mark.parametrize("group", [LOST, HIDDEN])
+@pytest.mark.parametrize(("command", "known"), [("consumer-groups", KNOWN), ("share-groups", SHARED)])
+def test_a_group_that_cannot_be_asked_does_not_keep_another_one(
+    headgate: Headgate, servers: str, command: str, known: str, group: str
+) -> None:
+    """Each group has its row, whichever is named first."""
+    for names in ((known, group), (group, known)):
+        words = f"{command} --delete --group {names[0]} --group {names[1]} --output csv"
+        done = headgate(words, "--bootstrap-server", servers, "--timeout", "1000")
+        name = REFUSALS[group].name
+        assert (done.exit_code, sorted(done.stdout.split())) == (
+            1,
+            sorted(["group,status", f"{known},deleted", f"{group},{name}"]),
+        ), done.stderr
+        assert name in done.stderr
+
+
+@pytest.mark.parametrize("group", [LOST, HIDDEN])
 @pytest.mark.parametrize(
     "words",
     [

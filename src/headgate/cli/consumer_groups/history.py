@@ -32,7 +32,7 @@ from headgate.admin.reset import outside_of_log
 from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
-from headgate.cli.consumer_groups.groups import asked_groups, not_there
+from headgate.cli.consumer_groups.groups import asked_groups, not_there, say_that_deleted_groups_are_left_out
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.incomplete import told_gaps
@@ -93,6 +93,7 @@ def list_history(admin: Admin, options: Options) -> int:
     found: dict[str, OffsetHistory] = {}
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
+    say_that_deleted_groups_are_left_out(options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found[group_id] = admin.offset_history(
@@ -197,6 +198,7 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     is_refused = False
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
+    say_that_deleted_groups_are_left_out(options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found = admin.offsets_as_of(group_id, as_datetime(asked), places)
@@ -274,6 +276,7 @@ def _restore(
     is_refused = False
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
+    say_that_deleted_groups_are_left_out(options)
     with (
         printed_if_it_ends_early(options, rows, lambda: print_plan(rows, _PLAN, options)),
         progress_bar("restoring" if options.execute else "planning", len(group_ids)) as advance,

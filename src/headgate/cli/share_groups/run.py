@@ -245,10 +245,12 @@ def delete_groups(admin: Admin, options: Options) -> int:
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
     errors: dict[str, ClientError] = {}
-    found = admin.describe_share_groups(group_ids)
-    missing = [group_id for group_id, described in found.items() if described is None]
+    shares = surveyor.share_groups(map(GroupId, group_ids))
+    errors.update((str(group_id), error) for group_id, error in surveyor.failed.items())
+    surveyor.failed.clear()
+    missing = [group_id for group_id in group_ids if group_id not in shares and group_id not in errors]
     try:
-        admin.delete_groups([group_id for group_id in group_ids if group_id not in missing])
+        admin.delete_groups(sorted(shares))
     except PartlyRefused as refused:
         errors.update(refused.refused)
     not_found = RequestRefused("", ErrorCode.GROUP_ID_NOT_FOUND)
