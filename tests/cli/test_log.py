@@ -124,6 +124,15 @@ def test_a_directory_without_read_permission_is_refused(
     assert finished.stderr == f"headgate: cannot read {readable_by_all}: Permission denied\n"
 
 
+def test_an_identity_without_read_permission_is_no_damaged_one(whole: Path, readable_by_all: Path) -> None:
+    """The server does not start with it, but nothing has to be restored."""
+    (readable_by_all / "meta.properties").chmod(0o000)
+    finished = not_as_root("verify", whole, readable_by_all)
+    assert finished.returncode == 1
+    assert "error  meta.properties: it cannot be read: Permission denied" in finished.stdout
+    assert "Check the permissions, and the disk." in finished.stdout
+
+
 def test_a_segment_without_read_permission_is_an_error_and_the_others_are_checked(
     whole: Path, readable_by_all: Path
 ) -> None:

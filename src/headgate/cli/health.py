@@ -167,10 +167,17 @@ def _without_end(admin: Admin, parts: Sequence[tuple[TopicDescription, Partition
 
 
 def _coordinators(admin: Admin) -> Result:
+    from headgate.client.errors import RequestRefused
+    from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId
 
-    node = admin.cluster.coordinator(GroupId(_PROBE))
-    admin.committed_offsets(_PROBE)
+    try:
+        node = admin.cluster.coordinator(GroupId(_PROBE))
+        admin.committed_offsets(_PROBE)
+    except RequestRefused as refused:
+        if refused.error is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise
+        return WARNING, f"not known: {refused}"
     return OK, f"{node.address} answers for groups"
 
 

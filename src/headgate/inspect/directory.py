@@ -82,10 +82,13 @@ class DataDirectory:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster id, as the server reads it; None if the file is missing or does not have it."""
+        """The cluster id, as the server reads it; None if the file is missing or does not have it.
+
+        Raises OSError for a file that cannot be read.
+        """
         try:
             text = read_start(self.path / IDENTITY_FILE).decode(errors="replace")
-        except OSError:
+        except FileNotFoundError:
             return None
         for line in text.splitlines():
             if line.startswith(f"{_CLUSTER_ID_KEY}="):

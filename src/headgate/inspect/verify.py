@@ -310,7 +310,15 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
     if _is_new(directory):
         return
     known = directory.catalogue.cluster_id if directory.catalogue is not None else None
-    found = directory.cluster_id
+    try:
+        found = directory.cluster_id
+    except OSError as problem:
+        findings.error(
+            IDENTITY_FILE,
+            f"it cannot be read: {problem.strerror}",
+            f"{_NO_START} Check the permissions, and the disk.",
+        )
+        return
     if not (directory.path / IDENTITY_FILE).exists():
         if known is not None:
             findings.note(

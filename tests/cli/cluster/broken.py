@@ -27,7 +27,11 @@ from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 KNOWN, SHARED, LOST, HIDDEN = "known", "shared", "lost", "hidden"
 PARTITION = "flights-0"
 WHY = "1 of 2 partitions of __consumer_offsets have no leader"
-REFUSALS = {LOST: ErrorCode.COORDINATOR_NOT_AVAILABLE, HIDDEN: ErrorCode.GROUP_AUTHORIZATION_FAILED}
+REFUSALS = {
+    LOST: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    HIDDEN: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    "headgate-health": ErrorCode.GROUP_AUTHORIZATION_FAILED,
+}
 """Why nobody answers for these groups."""
 END = 40
 """The end of the only partition of `flights`; `known` has committed 10."""

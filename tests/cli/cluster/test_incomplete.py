@@ -159,6 +159,8 @@ def test_health_tells_what_is_away_or_not_known(headgate: Headgate, servers: str
     assert f"groups,failed,groups are missing: {WHY}" in found
     assert 'brokers,failed,"broker 2 has replicas, but is not in the cluster"' in found
     assert "disks,warning,not known: the directories of logs: CLUSTER_AUTHORIZATION_FAILED" in found
+    why = "the coordinator of group headgate-health: GROUP_AUTHORIZATION_FAILED"
+    assert f"coordinators,warning,not known: {why}" in found
 
 
 def test_a_search_for_hanging_transactions_says_how_to_leave_a_partition_out(
