@@ -47,7 +47,8 @@ NAMES = {
     "columns": "comma-separated names: only these columns are decoded, in this order (default: all)",
     "minPartitions": "read with at least so many tasks (default: one for each core of the driver's machine)",
     "maxBytesPerTask": "with path: a task reads at most so many bytes (256m; k, m, g)",
-    "timeout": "with kafka.bootstrap.servers: how long a call may take, its repetitions included (60s; s, m)",
+    "timeout": "with kafka.bootstrap.servers: how long a call may take, its repetitions included (60s; ms, "
+    "s, m; a number alone is seconds)",
     "failOnCorrupt": "true (default): fail at a batch that cannot be read; false: skip it and say so",
     "failOnDataLoss": "true (default): fail when offsets asked for by number are not in the log",
 }
