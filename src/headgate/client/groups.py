@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from headgate.client.assignment import read_assignment
 from headgate.client.cluster import Address, Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import ClientError, PartlyRefused, RequestRefused, VersionNotSupported, check
+from headgate.client.errors import (
+    MOST_NAMED,
+    AnswerLost,
+    ClientError,
+    PartlyRefused,
+    RequestRefused,
+    VersionNotSupported,
+    check,
+)
 from headgate.client.survey import Answers, Survey
 from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
@@ -306,44 +314,41 @@ def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
     """Delete groups without members, with all their offsets.
 
     Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why the
-    coordinator is not known. The other groups are deleted before that is raised.
+    coordinator is not known. The other groups are deleted all the same. If a coordinator does not answer,
+    raises its error, with a note of what was deleted.
     """
-    wanted = dict.fromkeys(group_ids)
-    refused: dict[GroupId, RequestRefused] = {}
-    deleted: set[GroupId] = set()
+    lost: list[AnswerLost] = []
 
-    def attempt() -> None:
-        refused.clear()
-        located = cluster.locate_coordinators([group_id for group_id in wanted if group_id not in deleted])
-        for group_id, error in located.failed.items():
-            if not isinstance(error, RequestRefused):
-                raise error
-            refused[group_id] = error
-        lost: ClientError | None = None
-        for address, groups in located.by_node.items():
-            message = DeleteGroupsRequest(groups_names=list(groups))
-            try:
-                results = cluster.node_at(address).request(message).results
-            except ClientError as error:
-                lost = error
-                continue
-            for one in results:
-                group_id = GroupId(one.group_id)
-                if one.error_code:
-                    refused[group_id] = RequestRefused(f"group {group_id}", one.error_code)
-                else:
-                    deleted.add(group_id)
-        if lost is not None:
-            raise lost
-        for refusal in refused.values():
-            if refusal.is_retriable:
-                raise refusal
-        if refused:
-            raise PartlyRefused(refused)
-
-    try:
-        cluster.retrying(attempt)
-    except RequestRefused as error:
-        if not deleted or error not in refused.values():
+    def ask(node: Connection, some: list[GroupId]) -> dict[GroupId, ClientError | None]:
+        try:
+            results = node.request(DeleteGroupsRequest(groups_names=list(some))).results
+        except AnswerLost as error:
+            lost.append(error)
             raise
-        raise PartlyRefused(refused) from error
+        codes = {GroupId(one.group_id): one.error_code for one in results}
+        return {
+            group_id: RequestRefused(f"group {group_id}", code) if code else None
+            for group_id, code in codes.items()
+        }
+
+    answers = Survey(cluster).of_groups(group_ids, ask)
+    failed = {group_id: error for group_id, error in answers.items() if error is not None}
+    if failed:
+        raised = _not_deleted(failed, [group_id for group_id in answers if group_id not in failed])
+        if lost and lost[-1] is not raised:
+            raised.add_note(f"an earlier attempt may have been carried out: {lost[-1]}")
+        raise raised
+
+
+def _not_deleted(failed: Mapping[GroupId, ClientError], deleted: Sequence[GroupId]) -> ClientError:
+    """Return the error of a deletion that failed for some groups."""
+    refused = {group_id: error for group_id, error in failed.items() if isinstance(error, RequestRefused)}
+    unanswered = [error for error in failed.values() if not isinstance(error, RequestRefused)]
+    if unanswered:
+        if deleted:
+            rest = len(deleted) - MOST_NAMED
+            more = f" and {rest} more" if rest > 0 else ""
+            unanswered[0].add_note(f"deleted: {', '.join(deleted[:MOST_NAMED])}{more}")
+        return unanswered[0]
+    passing = [error for error in refused.values() if error.is_retriable]
+    return passing[0] if passing and not deleted else PartlyRefused(refused)

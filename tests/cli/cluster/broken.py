@@ -1,7 +1,8 @@
 """A cluster that does not know all of its groups: a node with scripted responses beside one that is gone.
 
 The node has the groups `known`, which is classic, and `shared`, which is a share group. The other half of the
-coordinator's log has no leader. `lost` is a group there; `hidden` is one that the user may not describe.
+coordinator's log has no leader. `lost` is a group there; `hidden` is one that the user may not describe,
+`away` one whose coordinator does not answer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headgate.wire.messages import list_groups, list_offsets, metadata, offset_f
 from headgate.wire.messages import share_group_describe as share
 from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-KNOWN, SHARED, LOST, HIDDEN = "known", "shared", "lost", "hidden"
+KNOWN, SHARED, LOST, HIDDEN, AWAY = "known", "shared", "lost", "hidden", "away"
 PARTITION = "flights-0"
 WHY = "1 of 2 partitions of __consumer_offsets have no leader"
 REFUSALS = {
@@ -70,7 +71,10 @@ def _coordinators(node: ScriptedNode, request: Any) -> Message:
     return coordinator.FindCoordinatorResponse(
         coordinators=[
             coordinator.Coordinator(
-                key=key, host=node.host, port=node.port, error_code=REFUSALS.get(key, ErrorCode.NONE)
+                key=key,
+                host=node.host,
+                port=1 if key == AWAY else node.port,
+                error_code=REFUSALS.get(key, ErrorCode.NONE),
             )
             for key in request.coordinator_keys
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.cluster.broken import HIDDEN, KNOWN, LOST, REFUSALS, SHARED, WHY, start
+from tests.cli.cluster.broken import AWAY, HIDDEN, KNOWN, LOST, REFUSALS, SHARED, WHY, start
 from tests.cli.cluster.conftest import Headgate
 from tests.client.scripted import ScriptedNode
 
@@ -75,6 +75,17 @@ def test_a_group_that_cannot_be_asked_does_not_keep_another_one(
             sorted(["group,status", f"{known},deleted", f"{group},{name}"]),
         ), done.stderr
         assert name in done.stderr
+
+
+def test_what_was_deleted_is_told_if_another_coordinator_does_not_answer(
+    headgate: Headgate, servers: str
+) -> None:
+    """Else all would be taken for refused."""
+    words = f"consumer-groups --delete --group {AWAY} --group {KNOWN}"
+    done = headgate(words, "--bootstrap-server", servers, "--timeout", "1000")
+    assert done.exit_code == 1
+    assert "Connection refused" in done.stderr
+    assert f"; deleted: {KNOWN}" in done.stderr
 
 
 @pytest.mark.parametrize("group", [LOST, HIDDEN])

@@ -245,9 +245,9 @@ def delete_groups(admin: Admin, options: Options) -> int:
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
     errors: dict[str, ClientError] = {}
-    shares = surveyor.share_groups(map(GroupId, group_ids))
-    errors.update((str(group_id), error) for group_id, error in surveyor.failed.items())
-    surveyor.failed.clear()
+    kinds = Surveyor(admin.cluster)
+    shares = kinds.share_groups(map(GroupId, group_ids))
+    errors.update((str(group_id), error) for group_id, error in kinds.failed.items())
     missing = [group_id for group_id in group_ids if group_id not in shares and group_id not in errors]
     try:
         admin.delete_groups(sorted(shares))
