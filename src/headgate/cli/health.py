@@ -64,11 +64,15 @@ def _check_all(admin: Admin, options: Options) -> int:
 
 def _result(check: Callable[[Admin], Result], admin: Admin) -> Result:
     from headgate.cli.advice import in_words
-    from headgate.client.errors import ClientError
+    from headgate.client.errors import ClientError, RequestRefused
+    from headgate.domain.errors import ErrorCode
 
+    no_right = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         return check(admin)
     except ClientError as error:
+        if isinstance(error, RequestRefused) and error.error in no_right:
+            return WARNING, f"not known: {error}"
         return FAILED, in_words(error)
 
 
@@ -102,21 +106,14 @@ def _brokers(admin: Admin) -> Result:
 
 
 def _disks(admin: Admin) -> Result:
-    from headgate.client.errors import RequestRefused
     from headgate.client.log_dirs import log_dirs
-    from headgate.domain.errors import ErrorCode
 
     brokers = admin.cluster.metadata([]).brokers
-    try:
-        return space_of(
-            (broker.node_id, one)
-            for broker in brokers
-            for one in log_dirs(admin.cluster, (broker.host, broker.port))
-        )
-    except RequestRefused as refused:
-        if refused.error is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise
-        return WARNING, f"not known: {refused}"
+    return space_of(
+        (broker.node_id, one)
+        for broker in brokers
+        for one in log_dirs(admin.cluster, (broker.host, broker.port))
+    )
 
 
 def space_of(log_dirs: Iterable[tuple[int, LogDir]]) -> Result:
@@ -167,17 +164,10 @@ def _without_end(admin: Admin, parts: Sequence[tuple[TopicDescription, Partition
 
 
 def _coordinators(admin: Admin) -> Result:
-    from headgate.client.errors import RequestRefused
-    from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId
 
-    try:
-        node = admin.cluster.coordinator(GroupId(_PROBE))
-        admin.committed_offsets(_PROBE)
-    except RequestRefused as refused:
-        if refused.error is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise
-        return WARNING, f"not known: {refused}"
+    node = admin.cluster.coordinator(GroupId(_PROBE))
+    admin.committed_offsets(_PROBE)
     return OK, f"{node.address} answers for groups"
 
 

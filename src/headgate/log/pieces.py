@@ -37,9 +37,9 @@ _LARGEST_BYTES: Final = 1 << 28
 _CHEAP_BYTES: Final = 1 << 18
 """A batch of this size or less is summed also if no batch seems to follow it."""
 _READ_TIMES: Final = 4
-"""As often as this the whole file may be read for batches that turn out to be none."""
+"""How many times the size of the file is read, at most, for batches that turn out to be none."""
 _LEAST_LIMIT: Final = 64 << 20
-"""Bytes that may be so read of a small file, too."""
+"""That limit for a small file, in bytes."""
 _MOST_FOLLOWED: Final = 1000
 """Damaged batches in a row that are passed by their lengths."""
 _SEARCHED_BYTES: Final = 4 << 20

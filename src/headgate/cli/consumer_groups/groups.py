@@ -24,15 +24,6 @@ def asked_groups(surveyor: Surveyor, options: Options) -> list[str]:
     return [listing.group_id for listing in listings]
 
 
-def say_that_deleted_groups_are_left_out(options: Options) -> None:
-    """A group that was deleted has a history, but is in no list of groups."""
-    if options.all_groups:
-        say(
-            "--all-groups has no groups that were deleted: name them with --group "
-            "(the server's log has their names)"
-        )
-
-
 def all_not_there(admin: Admin, group_ids: Sequence[str]) -> Iterator[str]:
     """Yield the message for each group that does not exist, with the most similar name if there is one."""
     return all_absent(admin, group_ids, are_shares=False)

@@ -32,7 +32,7 @@ from headgate.admin.reset import outside_of_log
 from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, of_group_in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
-from headgate.cli.consumer_groups.groups import asked_groups, not_there, say_that_deleted_groups_are_left_out
+from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.incomplete import told_gaps
@@ -92,8 +92,7 @@ def list_history(admin: Admin, options: Options) -> int:
     places = _places(options)
     found: dict[str, OffsetHistory] = {}
     surveyor = Surveyor(admin.cluster)
-    group_ids = asked_groups(surveyor, options)
-    say_that_deleted_groups_are_left_out(options)
+    group_ids = _asked_groups(surveyor, options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found[group_id] = admin.offset_history(
@@ -197,8 +196,7 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     unknown = 0
     is_refused = False
     surveyor = Surveyor(admin.cluster)
-    group_ids = asked_groups(surveyor, options)
-    say_that_deleted_groups_are_left_out(options)
+    group_ids = _asked_groups(surveyor, options)
     with progress_bar("reading the history", len(group_ids)) as advance:
         for group_id in group_ids:
             found = admin.offsets_as_of(group_id, as_datetime(asked), places)
@@ -275,8 +273,7 @@ def _restore(
     rows: list[Row] = []
     is_refused = False
     surveyor = Surveyor(admin.cluster)
-    group_ids = asked_groups(surveyor, options)
-    say_that_deleted_groups_are_left_out(options)
+    group_ids = _asked_groups(surveyor, options)
     with (
         printed_if_it_ends_early(options, rows, lambda: print_plan(rows, _PLAN, options)),
         progress_bar("restoring" if options.execute else "planning", len(group_ids)) as advance,
@@ -325,6 +322,17 @@ def _plan_row(group_id: str, each: PlannedRestore) -> Row:
 
 
 # Shared
+
+
+def _asked_groups(surveyor: Surveyor, options: Options) -> list[str]:
+    """Return the requested groups. A group that was deleted has a history, but is in no list of groups."""
+    group_ids = asked_groups(surveyor, options)
+    if options.all_groups:
+        say(
+            "--all-groups has no groups that were deleted: name them with --group "
+            "(the server's log has their names)"
+        )
+    return group_ids
 
 
 def _parse_time(text: str, option: str) -> Millis:
