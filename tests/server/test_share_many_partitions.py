@@ -79,13 +79,14 @@ def test_a_request_that_only_names_many_partitions_is_read_in_steps() -> None:
 def test_the_partitions_of_a_session_change_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that one request names; the session is the same as after a request with few of them."""
     sizes: list[int] = []
-    change = sessions._change
+    some_at_a_time = sessions._some_at_a_time
 
-    def noted(session: Any, added: Any, forgotten: Any) -> None:
-        sizes.append(len(added) + len(forgotten))
-        change(session, added, forgotten)
+    def noted(keys: Any) -> Any:
+        for some in some_at_a_time(keys):
+            sizes.append(len(some))
+            yield some
 
-    monkeypatch.setattr(sessions, "_change", noted)
+    monkeypatch.setattr(sessions, "_some_at_a_time", noted)
     monkeypatch.setattr(sessions, "PARTITIONS_A_STEP", 50)
     monkeypatch.setattr(k78_share_fetch, "PARTITIONS_A_STEP", 50)
 

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from headgate.api.contract import Call, Node, RequestSteps
@@ -205,18 +204,18 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
         forgotten=_forgotten(request.forgotten_topics_data),
         has_acknowledgements=has_acknowledgements(request.topics),
     )
-    session = _session(node, call, asked)
+    session = node.shares.sessions.begin_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
+    _note_first(node, call, asked)
     _Fetch(node, call, request, session).begin()
     return None
 
 
-def _session(node: Node, call: Call, asked: SessionRequest) -> ShareSession | ErrorCode:
-    session = node.shares.sessions.begin_fetch(asked)
-    if not isinstance(session, ErrorCode) and asked.epoch == INITIAL_EPOCH:
+def _note_first(node: Node, call: Call, asked: SessionRequest) -> None:
+    """End a session that this request has begun with its connection."""
+    if asked.epoch == INITIAL_EPOCH:
         end_with_connection(node, call)
-    return session
 
 
 # --- requests that name very many partitions ---
@@ -256,9 +255,10 @@ def _begin_long(
     node: Node, call: Call, request: ShareFetchRequest, asked: SessionRequest
 ) -> ShareFetchResponse | None:
     """Begin the session at once, so that it ends with the connection; change its partitions in steps."""
-    session = _session(node, call, replace(asked, added=(), forgotten=()))
+    session = node.shares.sessions.begin_long_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
+    _note_first(node, call, asked)
     steps = node.shares.sessions.change_in_steps(session, asked)
     call.in_steps(steps, lambda nothing: _Fetch(node, call, request, session).begin())
     return None

@@ -106,6 +106,6 @@ def on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     if failure is None:
         logger.error("the event loop reported a fault", extra={"fault": message})
     elif isinstance(failure, OSError):
-        logger.warning("the event loop reported an error", extra={"event": message, "error": str(failure)})
+        logger.warning("the event loop reported an error", extra={"what": message, "error": str(failure)})
     else:
         unexpected(Where.LOOP, message, failure)

@@ -175,7 +175,7 @@ class KernelSyncer:
         """
         logger.error(
             "the kernel runs no more syncs, a thread does",
-            extra={"error": str(failure), "in flight": len(self._in_flight)},
+            extra={"error": str(failure), "in_flight": len(self._in_flight)},
         )
         self._is_given_up = True
         self._loop.remove_reader(self._queue.descriptor)

@@ -80,13 +80,13 @@ class Coordinator(Generic[ShardT]):
                 yield
         if strangers:
             logger.error(
-                "a log has records of keys that belong to other partitions, and they are not served. "
-                "Restore the log from a backup if files were swapped or renamed",
+                "a log has keys of other partitions",
                 extra={
                     "log": self._runtimes[index].log.name,
                     "keys": len(strangers),
                     "first": strangers[0],
                     "belongs_to": self.partition_of(strangers[0]),
+                    "then": "they are not served; if files were swapped or renamed, restore a backup",
                 },
             )
 

@@ -208,7 +208,10 @@ def _has_terminal() -> bool:
 
 
 def _ignore_hangup() -> None:
-    logger.info("SIGHUP is ignored; the log goes to standard error, and SIGTERM stops the server")
+    logger.info(
+        "SIGHUP is ignored",
+        extra={"then": "the log goes to standard error as before, and SIGTERM stops the server"},
+    )
 
 
 def _log_start(options: ServeOptions) -> None:

@@ -112,7 +112,6 @@ def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
 def _log_lost_changes(recovery: Recovery) -> None:
     """Log the bytes that recovery dropped: a change torn by a power failure, or damage."""
     logger.error(
-        "the catalogue's last %d bytes could not be read and were dropped: %s",
-        recovery.dropped_bytes,
-        recovery.reason,
+        "end of the catalogue dropped in recovery",
+        extra={"bytes": recovery.dropped_bytes, "reason": recovery.reason},
     )

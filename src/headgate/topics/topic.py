@@ -23,6 +23,10 @@ from headgate.topics.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
+BEGINS_ANEW = (
+    "its log begins anew at offset 0; if it had records, stop the server and restore the data directory "
+    "from a backup"
+)
 ROOM_AFTER_BYTES = 4096
 """Bytes of a segment below which no space is preallocated after its end."""
 
@@ -202,9 +206,8 @@ class Topic(OwningTopic):
         is_new = log.segments.active is None
         if is_new and is_clean and partition.index not in self._empty and self.shared.fs.exists(directory):
             logger.error(
-                "the directory of a partition has no segments: its log begins anew at offset 0; if it had "
-                "records, stop the server and restore the data directory from a backup",
-                extra={"topic": self.name, "partition": partition.index},
+                "the directory of a partition has no segments",
+                extra={"topic": self.name, "partition": partition.index, "then": BEGINS_ANEW},
             )
         return log
 

@@ -40,7 +40,7 @@ from headgate.topics.held_names import HeldNames
 from headgate.topics.leftovers import Leftovers
 from headgate.topics.refusal import Refusal
 from headgate.topics.shared import RunAside, Shared
-from headgate.topics.topic import Topic
+from headgate.topics.topic import BEGINS_ANEW, Topic
 from headgate.topics.transactions import Transactions
 from headgate.topics.waiters import PartitionKey, Waiters
 
@@ -512,9 +512,8 @@ class Topics:
             missing = topic.compare_with_stop(set() if ranges is None else set(indexes_in(ranges)))
             if missing:
                 logger.error(
-                    "directories of partitions are missing: their logs begin anew at offset 0; stop the "
-                    "server and restore the data directory from a backup",
-                    extra={"topic": topic.name, "partitions": ranges_of(missing)},
+                    "directories of partitions are missing",
+                    extra={"topic": topic.name, "partitions": ranges_of(missing), "then": BEGINS_ANEW},
                 )
 
 

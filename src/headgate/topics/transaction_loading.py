@@ -60,9 +60,8 @@ def _restore(log: Log, snapshot: Snapshot, transactions: Transactions) -> bool:
             continue  # deleted since
         if segment is None or not segment.load_aborted(*indexed):
             logger.warning(
-                "the aborted transactions of %s are read from the log: %020d.txnindex is missing or damaged",
-                log.directory,
-                base_offset,
+                "an index of aborted transactions is missing or damaged, the log is read",
+                extra={"log": log.directory, "index": f"{base_offset:020d}.txnindex"},
             )
             return False
         log.segments.has_aborted = True
@@ -92,11 +91,12 @@ def _read(log: Log, read_from: int, transactions: Transactions) -> None:
                 what = problem.reason
     if has_transactions and damaged_at is not None:
         logger.error(
-            "%s is damaged at offset %d (%s): committed readers stop there, as it is not known which "
-            "transactions after it were committed; %s",
-            log.directory,
-            damaged_at,
-            what,
-            WHAT_NEXT,
+            "a log with transactions is damaged",
+            extra={
+                "log": log.directory,
+                "offset": damaged_at,
+                "reason": what,
+                "then": f"committed readers stop there; {WHAT_NEXT}",
+            },
         )
         transactions.stable_until = damaged_at

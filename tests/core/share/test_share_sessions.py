@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headgate.core.share.sessions import SessionRequest, ShareSession, ShareSessions
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicId
@@ -74,3 +76,28 @@ def test_sessions_are_limited() -> None:
     (left,) = sessions.of_connection("c")
     sessions.end(left)
     assert (len(sessions), sessions.count(GroupId("g"))) == (0, 0)
+
+
+def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client could fill the memory with partitions that do not exist; refused requests change nothing."""
+    monkeypatch.setattr("headgate.core.share.sessions.MOST_PARTITIONS", 4)
+    sessions = ShareSessions(10)
+    more = [(TopicId(b"c" * 16), index) for index in range(3)]
+    first = _session(sessions.begin_fetch(_ask(0, added=[A, B, B])))
+    assert sessions.begin_fetch(_ask(1, added=more)) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert sessions.begin_fetch(_ask(0, "other", added=more)) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert (len(sessions), list(first.partitions)) == (1, [A, B])
+    long_request = _ask(1, added=more[:2])
+    assert sessions.begin_long_fetch(long_request) is first
+    assert sessions.begin_fetch(_ask(2, added=more[2:])) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    list(sessions.change_in_steps(first, long_request))
+    assert list(first.partitions) == [A, B, *more[:2]]
+    assert sessions.begin_fetch(_ask(2)) is first
+    assert sessions.begin_fetch(_ask(3, forgotten=[A, B, *more[:1]])) is first
+    assert sessions.begin_fetch(_ask(4, added=more)) is first
+    second = _session(sessions.begin_fetch(_ask(0, added=[A, B, *more[:2]])))
+    late = _ask(1, forgotten=[A])
+    assert sessions.begin_long_fetch(late) is second
+    sessions.end(second)
+    list(sessions.change_in_steps(second, late))
+    _session(sessions.begin_fetch(_ask(0, "other", added=[A, B, *more[:2]])))

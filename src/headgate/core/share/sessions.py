@@ -4,6 +4,8 @@
 2. Epoch 0 begins a session, in place of one that exists: what the member has acquired stays acquired. -1 ends
    it: what the member has is released. Other requests have the next epoch; after the greatest one comes 1.
 3. A session belongs to the connection that began it, and ends with it.
+4. All sessions together hold at most MOST_PARTITIONS. A request beyond that changes nothing, and gets the
+   error of too many sessions.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ FINAL_EPOCH: Final = -1
 _GREATEST_EPOCH: Final = 0x7FFF_FFFF
 PARTITIONS_A_STEP: Final = 1_000
 """A session may have any number of partitions: of very many, so many are looked at in one step."""
+MOST_PARTITIONS: Final = 500_000
+"""Each takes a quarter of a kilobyte, whether or not it exists."""
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
 
@@ -35,6 +39,8 @@ class ShareSession:
     acquired_from: dict[PartitionKey, None] = field(default_factory=dict)
     """Where its member may have acquired records; a session in its place takes this over."""
     next_epoch: int = 1
+    counted: int = 0
+    """Partitions that count for the limit: also those that a request is adding in steps."""
     has_ended: bool = False
     """Whether it was ended, or another one is in its place: a fetch that still waits must acquire nothing."""
 
@@ -61,6 +67,7 @@ class ShareSessions:
         self._sessions: dict[tuple[GroupId, MemberId], ShareSession] = {}
         self._by_connection: dict[Hashable, dict[ShareSession, None]] = {}
         self._by_group: dict[GroupId, int] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -74,24 +81,32 @@ class ShareSessions:
 
         The caller ends the session if the epoch is the final one.
         """
-        if request.epoch == INITIAL_EPOCH:
-            return self._open(request)
-        session = self._continue(request)
-        if isinstance(session, ErrorCode) or request.epoch == FINAL_EPOCH:
-            return session
-        _change(session, request.added, request.forgotten)
+        session = self.begin_long_fetch(request)
+        if not isinstance(session, ErrorCode):
+            for _ in self.change_in_steps(session, request):
+                pass
+        return session
+
+    def begin_long_fetch(self, request: SessionRequest) -> ShareSession | ErrorCode:
+        """Do as `begin_fetch`, but leave the change of the session's partitions to `change_in_steps`."""
+        is_first = request.epoch == INITIAL_EPOCH
+        session = self._open(request) if is_first else self._continue(request)
+        if not isinstance(session, ErrorCode) and request.epoch != FINAL_EPOCH:
+            self._count(session, session.counted + len(request.added))
         return session
 
     def change_in_steps(self, session: ShareSession, request: SessionRequest) -> Generator[None, None, None]:
-        """Change the partitions of a session, which `begin_fetch` returned for a request that named none."""
+        """Change the partitions of a session, which `begin_long_fetch` returned for this request."""
         if request.epoch == FINAL_EPOCH:
             return
         for some in _some_at_a_time(request.added):
-            _change(session, some, ())
+            session.partitions.update(dict.fromkeys(some))
             yield None
         for some in _some_at_a_time(() if request.epoch == INITIAL_EPOCH else request.forgotten):
-            _change(session, (), some)
+            for key in some:
+                session.partitions.pop(key, None)
             yield None
+        self._count(session, len(session.partitions))
 
     def begin_acknowledge(self, request: SessionRequest) -> ShareSession | ErrorCode:
         """Return the session of an acknowledgement, or the error of the whole response."""
@@ -103,6 +118,7 @@ class ShareSessions:
         """Forget a session; do nothing if another one is in its place."""
         if self._sessions.get((session.group_id, session.member_id)) is not session:
             return
+        self._count(session, 0)
         session.has_ended = True
         del self._sessions[session.group_id, session.member_id]
         left = self._by_connection[session.connection]
@@ -124,7 +140,9 @@ class ShareSessions:
         known = self._sessions.get(key)
         if known is None and len(self._sessions) >= self._most:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session = ShareSession(*key, request.connection, dict.fromkeys(request.added))
+        if not self._has_room(request, instead_of=0 if known is None else known.counted):
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        session = ShareSession(*key, request.connection)
         if known is not None:
             session.acquired_from = known.acquired_from
             self.end(known)
@@ -141,16 +159,22 @@ class ShareSessions:
             return session
         if request.epoch != session.next_epoch:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        if not self._has_room(request):
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session.next_epoch = 1 if request.epoch == _GREATEST_EPOCH else request.epoch + 1
         return session
+
+    def _has_room(self, request: SessionRequest, instead_of: int = 0) -> bool:
+        """Return whether the partitions that a request adds are within the limit; it may add none anyway."""
+        left = MOST_PARTITIONS - self._partition_count + instead_of
+        return not request.added or len(request.added) <= left
+
+    def _count(self, session: ShareSession, count: int) -> None:
+        if not session.has_ended:
+            self._partition_count += count - session.counted
+            session.counted = count
 
 
 def _some_at_a_time(keys: Sequence[PartitionKey]) -> Iterator[Sequence[PartitionKey]]:
     for first in range(0, len(keys), PARTITIONS_A_STEP):
         yield keys[first : first + PARTITIONS_A_STEP]
-
-
-def _change(session: ShareSession, added: Sequence[PartitionKey], forgotten: Sequence[PartitionKey]) -> None:
-    session.partitions.update(dict.fromkeys(added))
-    for key in forgotten:
-        session.partitions.pop(key, None)
