@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
+from kafka.admin import KafkaAdminClient
 from tests.compat.support.driver import Can, Driver, Refused, Sent
 from tests.waiting import wait_until
 
@@ -20,6 +23,13 @@ def test_a_topic_lives_from_create_to_delete(driver: Driver, name: str) -> None:
     assert driver.partition_count(name) == 3
     driver.delete_topic(name)
     wait_until(lambda: name not in driver.topics(), f"{name} is no longer listed")
+
+
+def test_kafka_python_lists_the_apis(bootstrap: str) -> None:
+    """It takes no key that it does not know."""
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        names = {key.name for key in admin.api_versions()}
+    assert {"Produce", "OffsetCommit", "ShareFetch"} <= names
 
 
 @pytest.mark.drivers(Can.ADMIN)

@@ -49,6 +49,10 @@ _ADVERTISED_FROM = {_PRODUCE: 0}
 compresses batches; no client uses such an old version. Kafka does the same (KAFKA-18659).
 """
 
+_FIRST_OF_OURS = 20_001
+_KNOW_KAFKAS_ALONE = frozenset({"kafka-python"})
+"""Clients, by the software name that they send, whose list of APIs fails with a key that is not Kafka's."""
+
 
 def api_versions(apis: Collection[Api]) -> Api:
     """Return the registration that advertises `apis` and itself."""
@@ -62,6 +66,7 @@ def api_versions(apis: Collection[Api]) -> Api:
         for api in apis
     ]
     advertised = sorted([*others, own], key=lambda version: version.api_key)
+    of_kafka = [version for version in advertised if version.api_key < _FIRST_OF_OURS]
     features = [
         SupportedFeatureKey(name=name, min_version=1, max_version=1) for api in apis for name in api.features
     ]
@@ -73,7 +78,8 @@ def api_versions(apis: Collection[Api]) -> Api:
     def handle(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.api_version >= _NAMES_SINCE_VERSION and not _names_its_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        response = ApiVersionsResponse(api_keys=advertised, supported_features=features)
+        keys = of_kafka if request.client_software_name in _KNOW_KAFKAS_ALONE else advertised
+        response = ApiVersionsResponse(api_keys=keys, supported_features=features)
         if has_transactions:
             level = node.settings["headgate.transaction.version"]
             _add_feature(response, call.api_version, _TRANSACTION_VERSION, _LATEST_TRANSACTION_VERSION, level)
