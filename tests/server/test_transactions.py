@@ -374,11 +374,13 @@ def test_a_failing_partition_holds_up_only_its_own_transactions(monkeypatch: pyt
     is_failing = [True]
     real = write_marker
 
-    def failing(node: Any, topic: str, index: int, end: Any, version: int, on_written: Any) -> Any:
+    def failing(
+        node: Any, topic: str, index: int, end: Any, version: int, on_written: Any, **rest: Any
+    ) -> Any:
         if index == 0 and is_failing:
             on_written(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
-            yield from real(node, topic, index, end, version, on_written)
+            yield from real(node, topic, index, end, version, on_written, **rest)
 
     monkeypatch.setattr("headgate.server.transactions.write_marker", failing)
 
@@ -404,10 +406,10 @@ def test_what_remains_of_a_failed_attempt_has_no_effect(monkeypatch: pytest.Monk
     failures = [RuntimeError("an attempt fails after its first marker")]
     real = write_marker
 
-    def failing(node: Any, topic: str, index: int, *rest: Any) -> Any:
+    def failing(node: Any, topic: str, index: int, *rest: Any, **more: Any) -> Any:
         if index and failures:
             raise failures.pop()
-        yield from real(node, topic, index, *rest)
+        yield from real(node, topic, index, *rest, **more)
 
     told: list[str] = []
     monkeypatch.setattr("headgate.server.transactions.write_marker", failing)
@@ -602,3 +604,36 @@ def test_a_marker_is_as_durable_as_what_the_coordinator_remembers(
         node.close()
 
     run_on_disk(scenario, headgate_durability=server)
+
+
+@VERSIONS
+def test_a_marker_of_an_administrator_does_not_fence_the_coordinator(version: int) -> None:
+    """With any epoch of a coordinator: what is committed later is visible, and of that epoch in the log."""
+
+    async def scenario(disk: Disk) -> None:
+        client = Client(await disk.start())
+        producer = TransactionalProducer(client, version)
+        await producer.begin()
+        topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            topics=topics,
+            coordinator_epoch=0x7FFF_FFFF,
+        )
+        ended = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        assert ended.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+        for value in (b"a", b"b"):
+            if version == 1:
+                await producer.add(0)
+            assert await producer.send(value) is NONE
+            assert await producer.end(is_committed=True) is NONE
+            await until_state(client, "CompleteCommit")
+        assert await committed_values(client) == [b"a", b"b"]
+        client.node.close()
+        client = Client(await disk.start())
+        assert await committed_values(client) == [b"a", b"b"]
+        client.node.close()
+
+    run_on_disk(scenario)

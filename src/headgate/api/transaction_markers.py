@@ -20,14 +20,22 @@ OnWritten = Callable[[ErrorCode], None]
 
 
 def write_marker(
-    node: Node, topic: str, index: int, end: TransactionEnd, transaction_version: int, on_written: OnWritten
+    node: Node,
+    topic: str,
+    index: int,
+    end: TransactionEnd,
+    transaction_version: int,
+    on_written: OnWritten,
+    *,
+    is_of_this_node: bool = False,
 ) -> RequestSteps[None]:
     """Write the marker, and call `on_written` when it is durable, or with the error.
 
     Where neither the partition nor the coordinator syncs what it writes, the page cache is sufficient.
     INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: it is of no producer, or of no epoch.
     UNKNOWN_TOPIC_OR_PARTITION: there is no such partition, or its topic was deleted. `transaction_version`:
-    from 2 on the marker's epoch must be greater than that of the transaction.
+    from 2 on the marker's epoch must be greater than that of the transaction. `is_of_this_node`: this node's
+    coordinator decided it.
     """
     if end.producer.producer_id < 0:
         on_written(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -46,7 +54,12 @@ def write_marker(
     yield from opened_aside(partition)
     producer = end.producer
     marker = TransactionMarker(
-        producer.producer_id, producer.epoch, end.is_committed, end.coordinator_epoch, transaction_version
+        producer.producer_id,
+        producer.epoch,
+        end.is_committed,
+        end.coordinator_epoch,
+        transaction_version,
+        is_of_this_node,
     )
     outcome = partition.end_transaction(marker, node.system_time())
     if outcome.error != ErrorCode.NONE:

@@ -57,7 +57,6 @@ _NO_MARKER_NEEDED: Final = frozenset(
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
 
@@ -285,7 +284,8 @@ class _Transaction:
                 return
             self._pending += 1
             on_written = partial(self._written, attempt, (topic, index))
-            yield from write_marker(node, topic, index, end, self.prepared.transaction_version, on_written)
+            version = self.prepared.transaction_version
+            yield from write_marker(node, topic, index, end, version, on_written, is_of_this_node=True)
 
     def _partitions(self) -> Iterator[tuple[str, int]]:
         for topic, indexes in sorted(self.prepared.partitions.items()):

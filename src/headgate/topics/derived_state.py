@@ -176,9 +176,18 @@ class DerivedState:
             is_older = marker.producer_id in self._transactions and marker.epoch < _LAST_EPOCH
         if is_older:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if marker.coordinator_epoch < state.coordinator_epoch:
+        if marker.coordinator_epoch < state.coordinator_epoch and not marker.is_of_this_node:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
+
+    def coordinator_epoch(self, log: Log, marker: TransactionMarker) -> int:
+        """Return the coordinator's epoch for a checked marker, not before that of the last one."""
+        state = self.producers(log).get(marker.producer_id)
+        return (
+            marker.coordinator_epoch
+            if state is None
+            else max(marker.coordinator_epoch, state.coordinator_epoch)
+        )
 
     # --- transactions ---
 

@@ -222,14 +222,14 @@ class Partition(PartitionLog):
         """Append the marker that ends a producer's transaction, whether one is open here or not.
 
         It is durable like any append. An older epoch than the producer's is INVALID_PRODUCER_EPOCH; an older
-        epoch of the transaction coordinator than that of the last marker is TRANSACTION_COORDINATOR_FENCED.
+        epoch of another node's coordinator than that of the last marker is TRANSACTION_COORDINATOR_FENCED.
         """
         try:
             log = self._writable_log()
             error = self._derived.check_marker(log, marker)
             if error != ErrorCode.NONE:
                 return AppendResult(error)
-            end = EndMarker(marker.is_committed, marker.coordinator_epoch)
+            end = EndMarker(marker.is_committed, self._derived.coordinator_epoch(log, marker))
             return self._append(log, encode_marker(end, marker.producer_id, marker.epoch, now), now)
         except (OSError, CorruptBatch) as problem:
             return self._append_failed(problem)

@@ -58,6 +58,10 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int = 0
     transaction_version: int = 0
     """From 2 on, the epoch must be greater than that of the transaction's batches."""
+    is_of_this_node: bool = False
+    """Whether this node's coordinator decided it: no other one does, so nothing fences it. The marker of a
+    client's request may have any epoch of a coordinator.
+    """
 
 
 class Transactions:

@@ -240,7 +240,7 @@ def test_a_transaction_whose_coordinator_is_away_does_not_hang(
 
 
 def test_a_transaction_is_aborted_by_its_producer(command: Command, admin: Admin) -> None:
-    """With the three numbers; a wrong epoch is refused."""
+    """With the three numbers; a wrong epoch is refused: a greater one would fence its producer."""
     begin(admin, "zombie-2")
     producer = begin(admin, "zombie-2")
     assert producer[1] == 1
@@ -250,6 +250,11 @@ def test_a_transaction_is_aborted_by_its_producer(command: Command, admin: Admin
     with pytest.raises(PartlyRefused, match="INVALID_PRODUCER_EPOCH"):
         admin.abort_transaction(at(0, "pays"), producer_id=producer[0], producer_epoch=0)
     abort = ("abort", "--topic", "pays", "--partition", 0, "--producer-id", producer[0])
+    for wrong in ((9, -1), (1, 7)):
+        done = command(*abort, "--producer-epoch", wrong[0], "--coordinator-epoch", wrong[1])
+        why = f"has the producer epoch 1 and the coordinator epoch -1, not {wrong[0]} and {wrong[1]}"
+        assert (done.exit_code, why in done.stderr) == (1, True), done.stderr
+    assert admin.find_hanging_transactions("pays") == [known]
     done = command(*abort, "--producer-epoch", 1, "--coordinator-epoch", -1, "--output", "json")
     told = {"topic": "pays", "partition": 0, "producer_id": producer[0], "producer_epoch": 1}
     assert json.loads(done.stdout) == {"aborted": told}

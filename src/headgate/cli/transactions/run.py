@@ -209,17 +209,18 @@ def abort(admin: Admin, options: Abort, output: str) -> int:
     if not found:
         say(_no_transaction(where, options))
         return 1
-    epoch, coordinator_epoch = options.producer_epoch, options.coordinator_epoch
     one = found[0]
+    if _has_other_epochs(one, options):
+        say(_other_epochs(one, options, where))
+        return 1
     known = {} if options.force else known_to_coordinators(admin.cluster, {one.producer_id})
     known_as = known.get((one.producer_id, where))
     if known_as is not None:
         say(_known_to_its_coordinator(known_as, where))
         return 1
-    if epoch is None:
-        epoch, coordinator_epoch = one.producer_epoch, one.coordinator_epoch
+    epoch = one.producer_epoch
     admin.abort_transaction(
-        where, producer_id=one.producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+        where, producer_id=one.producer_id, producer_epoch=epoch, coordinator_epoch=one.coordinator_epoch
     )
     row: Row = {
         "topic": where.topic,
@@ -238,6 +239,27 @@ def _is_meant(one: ProducerState, options: Abort) -> bool:
     if options.start_offset is None:
         return start is not None and one.producer_id == options.producer_id
     return start == options.start_offset
+
+
+def _has_other_epochs(one: ProducerState, options: Abort) -> bool:
+    """Return whether the options name other epochs than the transaction has.
+
+    The partition would take the greater ones, and then refuse the producer or its coordinator.
+    """
+    if options.producer_epoch is None:
+        return False
+    given = options.producer_epoch, max(options.coordinator_epoch or 0, 0)
+    return given != (one.producer_epoch, max(one.coordinator_epoch or 0, 0))
+
+
+def _other_epochs(one: ProducerState, options: Abort, where: TopicPartition) -> str:
+    coordinator_epoch = -1 if one.coordinator_epoch is None else one.coordinator_epoch
+    return (
+        f"the open transaction of producer {one.producer_id} in {where} has the producer epoch "
+        f"{one.producer_epoch} and the coordinator epoch {coordinator_epoch}, not {options.producer_epoch} "
+        f"and {options.coordinator_epoch}: nothing is aborted; --start-offset "
+        f"{one.current_transaction_start_offset} instead of the three options names the transaction"
+    )
 
 
 def _known_to_its_coordinator(transactional_id: str, where: TopicPartition) -> str:
