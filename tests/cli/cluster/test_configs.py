@@ -83,6 +83,21 @@ def test_a_topic_that_takes_no_dead_letters_is_told(headgate: Headgate, name: st
     assert "dead letters" not in headgate("configs", "--alter", "--group", name, *chosen).stderr
 
 
+def test_a_dead_letter_topic_without_the_prefix_is_told(headgate: Headgate, name: str) -> None:
+    """Also before it exists: its creation would not help."""
+    topic, chosen = name[:80], "errors.deadletterqueue.topic.name"
+    for _ in range(2):
+        done = headgate("configs", "--alter", "--group", name, "--add-config", f"{chosen}={topic}")
+        told = (
+            f"rejected records wait: the name {topic} does not begin with dlq., the brokers' {chosen}.prefix"
+        )
+        assert (done.exit_code, told in done.stderr) == (0, True), done.stderr
+        assert "headgate topics --create" not in done.stderr
+        headgate(
+            "topics", "--create", "--topic", topic, "--config", "errors.deadletterqueue.group.enable=true"
+        )
+
+
 def test_settings_come_from_a_file(headgate: Headgate, name: str, tmp_path: Path) -> None:
     """In the format of properties."""
     headgate("topics", "--create", "--topic", name)

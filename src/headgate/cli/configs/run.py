@@ -21,6 +21,7 @@ from headgate.cli.printing import Row, print_json, print_rows, printable, say
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.resource_configs import is_secret
 from headgate.client.security import read_properties
+from headgate.domain import dead_letters
 from headgate.domain.wording import did_you_mean
 
 _TYPES = {
@@ -31,8 +32,6 @@ _TYPES = {
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
 _PLACE = ("entity_type", "entity_name", "name", "value")
-_DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-_TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 _COLUMNS = (*_PLACE, "source", "is_sensitive", "is_read_only", "synonyms")
 _ADDED = re.compile(r"\s*(?P<name>[^=,\[\]\s]+)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<value>[^,]*?))\s*(?:,|$)")
 
@@ -83,22 +82,40 @@ def _look_for_group(admin: Admin, group_id: str) -> None:
 
 def _look_at_dead_letters(admin: Admin, changes: Mapping[str, str | None]) -> None:
     """Say if the new dead-letter topic of a share group takes none: the brokers accept any name."""
-    topic = changes.get(_DEAD_LETTER_TOPIC)
+    topic = changes.get(dead_letters.TOPIC)
     if not topic:
         return
-    if topic not in admin.topics():
+    of_brokers = _settings_of_a_broker(admin)
+    prefix = of_brokers.get(dead_letters.PREFIX) or ""
+    if not topic.startswith(prefix):
         say(
-            f"topic {topic} does not exist: rejected records wait until it does (`headgate topics --create "
-            f"--topic {topic} --config {_TAKES_DEAD_LETTERS}=true`), unless the broker's "
-            "errors.deadletterqueue.auto.create.topics.enable is true"
+            f"rejected records wait: the name {topic} does not begin with {prefix}, the brokers' "
+            f"{dead_letters.PREFIX}; set {dead_letters.TOPIC} to another topic, or change the prefix"
         )
-        return
-    (entries,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-    if any(one.name == _TAKES_DEAD_LETTERS and one.value != "true" for one in entries):
+    elif topic not in admin.topics():
+        if of_brokers.get(dead_letters.AUTO_CREATE) != "true":
+            say(
+                f"topic {topic} does not exist: rejected records wait until it does (`headgate topics "
+                f"--create --topic {topic} --config {dead_letters.ENABLE}=true`)"
+            )
+    elif _settings_of(admin, ResourceType.TOPIC, topic).get(dead_letters.ENABLE, "true") != "true":
         say(
             f"topic {topic} takes no dead letters: rejected records wait until it does (`headgate configs "
-            f"--alter --topic {topic} --add-config {_TAKES_DEAD_LETTERS}=true`)"
+            f"--alter --topic {topic} --add-config {dead_letters.ENABLE}=true`)"
         )
+
+
+def _settings_of_a_broker(admin: Admin) -> Mapping[str, str | None]:
+    """Return what one of the brokers tells; nothing, if this client may not ask."""
+    try:
+        return _settings_of(admin, ResourceType.BROKER, str(next(iter(admin.broker_ids()))))
+    except ClientError:  # the change is made
+        return {}
+
+
+def _settings_of(admin: Admin, kind: ResourceType, name: str) -> Mapping[str, str | None]:
+    (entries,) = admin.describe_configs([ConfigResource(kind, name)]).values()
+    return {one.name: one.value for one in entries}
 
 
 def _changes(options: Options) -> list[ConfigChange]:

@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from headgate.api.topic_answers import new_topic_id
+from headgate.domain.dead_letters import AUTO_CREATE, ENABLE, PREFIX
 from headgate.domain.ids import Millis, TopicName
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
-ENABLE: Final = "errors.deadletterqueue.group.enable"
-AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
-PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 _OVERRIDES: Final = {ENABLE: "true", "message.timestamp.type": "CreateTime"}
 
 

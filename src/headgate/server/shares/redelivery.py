@@ -13,6 +13,7 @@ from typing import Final
 from headgate.api.contract import RequestSteps
 from headgate.core.share.deliveries import AlterationResult, AlteredRange, OffsetRange
 from headgate.core.share.partition.share_partition import SharePartition
+from headgate.domain import dead_letters
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName
 from headgate.log.batch import CorruptBatch
@@ -34,7 +35,7 @@ _WHY_NOT: Final = {
     DeliveryState.ARCHIVING: "its dead letter is being written",
     DeliveryState.ARCHIVED: "its rejection is being written",
 }
-_NO_LETTERS: Final = "The group has no dead-letter topic: errors.deadletterqueue.topic.name is not set."
+_NO_LETTERS: Final = f"The group has no dead-letter topic: {dead_letters.TOPIC} is not set."
 
 
 class Redelivery:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.core.share.partition.model import DeliveryLimits
+from headgate.domain import dead_letters
 from headgate.domain.offset_reset import OffsetReset, parse_reset
 from headgate.domain.settings import GROUP_SETTINGS
 from headgate.topics.topics import Topics
@@ -42,7 +43,7 @@ class ShareGroupSettings:
                 return setting.parse(overrides[name])
             return setting.default if setting.broker_name is None else topics.settings[setting.broker_name]
 
-        dead_letter_topic = value("errors.deadletterqueue.topic.name")
+        dead_letter_topic = value(dead_letters.TOPIC)
         return cls(
             DeliveryLimits(
                 delivery_count=value("share.delivery.count.limit"),
@@ -54,5 +55,5 @@ class ShareGroupSettings:
             value("share.isolation.level") == "read_committed",
             value("share.renew.acknowledge.enable"),
             dead_letter_topic,
-            value("errors.deadletterqueue.copy.record.enable"),
+            value(dead_letters.COPY_RECORD),
         )
