@@ -457,8 +457,9 @@ class AsyncAdmin:
     async def create_topics(self, new: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics; with `validate_only` only check whether they could be created.
 
-        Raises `PartlyRefused` (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
-        INVALID_CONFIG, ...); the others are created.
+        Returns when a node tells of all of them, or after five seconds. Raises `PartlyRefused`
+        (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG, ...); the others
+        are created.
         """
         return await self._call(self._admin.create_topics, new, validate_only=validate_only)
 

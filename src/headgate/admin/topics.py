@@ -33,8 +33,9 @@ class TopicAdmin:
     def create_topics(self, new: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics; with `validate_only` only check whether they could be created.
 
-        Raises `PartlyRefused` (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
-        INVALID_CONFIG, ...); the others are created.
+        Returns when a node tells of all of them, or after five seconds. Raises `PartlyRefused`
+        (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG, ...); the others
+        are created.
         """
         topics.create_topics(self.cluster, new, validate_only=validate_only)
 

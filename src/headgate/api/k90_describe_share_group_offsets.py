@@ -52,6 +52,7 @@ def _described(
 ) -> RequestSteps[wire.DescribeShareGroupOffsetsResponse]:
     response = wire.DescribeShareGroupOffsetsResponse()
     for asked in request.groups:
+        yield None
         response.groups.append((yield from _group(node, GroupId(asked.group_id), asked.topics)))
     return response
 
@@ -68,11 +69,14 @@ def _group(
         group.error_code = found
         return group
     asked: _Asked = []
-    if isinstance(found, SharePartitions):  # a group of another type has none
-        asked = [(name, indexes) for name, indexes in found.partitions.values()]
     if topics is not None:
-        asked = [(topic.topic_name, topic.partitions) for topic in topics]
+        for topic in topics:
+            yield None
+            asked.append((topic.topic_name, topic.partitions))
+    elif isinstance(found, SharePartitions):  # a group of another type has none
+        asked = [(name, indexes) for name, indexes in found.partitions.values()]
     for name, indexes in asked:
+        yield None
         group.topics.append((yield from _topic(node, group_id, name, indexes)))
     return group
 
@@ -83,7 +87,9 @@ def _topic(
     topic = node.topics.by_name(TopicName(name))
     described = wire.DescribeShareGroupOffsetsResponseTopic(topic_name=name)
     if topic is None:
-        described.partitions = [_unknown(index) for index in indexes]
+        for index in indexes:
+            yield None
+            described.partitions.append(_unknown(index))
         return described
     described.topic_id = topic.topic_id
     uses_stable = node.topics.group_overrides(group_id).get("share.isolation.level") == _READ_COMMITTED

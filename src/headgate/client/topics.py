@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from headgate.client.cluster import Cluster
+from headgate.client.cluster import RETRY_DELAY_S, Cluster
 from headgate.client.connection import Connection
-from headgate.client.errors import PartlyRefused, RequestRefused, check, check_parts
+from headgate.client.errors import ClientError, PartlyRefused, RequestRefused, check, check_parts
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, TopicId, TopicName, TopicPartition, topic_id_text
 from headgate.wire.messages import create_partitions as partitions_wire
@@ -20,6 +22,9 @@ from headgate.wire.messages.metadata import MetadataResponsePartition, MetadataR
 BROKERS_CHOICE = -1
 """As a number of partitions or replicas: what the broker's settings say."""
 _NOBODY = -1
+MOST_UNSEEN_S = 5.0
+_NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+"""What a node answers for a topic that the controller has created a moment ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +190,15 @@ def _known_id(topic_id: TopicId) -> str | None:
 def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
     """Create topics, or only check whether they could be. Raises `PartlyRefused`; the others are created.
 
+    Returns when a node tells of all of them: in a cluster others than the controller learn of them a moment
+    later. After `MOST_UNSEEN_S` it waits no longer.
+
     Refusals are TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT and POLICY_VIOLATION.
     """
+    new = list(topics)
     request = create.CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics],
+        topics=[_creatable(topic) for topic in new],
         timeout_ms=_timeout_ms(cluster),
         validate_only=validate_only,
     )
@@ -199,6 +208,17 @@ def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only
         _check_answers("topic", {one.name: (one.error_code, one.error_message) for one in answers})
 
     cluster.retrying(attempt)
+    if not validate_only:
+        _wait_until_seen(cluster, [TopicName(topic.name) for topic in new])
+
+
+def _wait_until_seen(cluster: Cluster, names: list[TopicName]) -> None:
+    end = time.monotonic() + min(MOST_UNSEEN_S, cluster.timeout_s)
+    with suppress(ClientError):  # the topics are created
+        while any(topic.error_code in _NOT_YET for topic in cluster.metadata(names).topics):
+            if time.monotonic() > end:
+                return
+            time.sleep(RETRY_DELAY_S)
 
 
 def _creatable(topic: NewTopic) -> create.CreatableTopic:
