@@ -131,6 +131,7 @@ class KnownTopic:
     name: TopicName
     topic_id: TopicId
     partition_count: int
+    is_deleted: bool = False
 
 
 def _change(topic: KnownTopic) -> TopicChange:

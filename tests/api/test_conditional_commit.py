@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from tests.api.node import OneNode, topic_id_of
 from tests.api.offset_requests import fetch
 from tests.wire.kio_oracle import Case
 
-from headgate.api import k08_offset_commit, k18_api_versions
+from headgate.api import conditional_commit, k08_offset_commit, k18_api_versions
+from headgate.api.contract import Node
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
 from headgate.wire.codec import decode, encode
@@ -213,3 +216,51 @@ def test_the_node_advertises_conditions(node: OneNode) -> None:
         (feature,) = node.ask(api, request, version).supported_features
         assert (feature.name, feature.min_version, feature.max_version) == (CONDITIONAL_COMMIT, 1, 1)
     assert node.ask(api, request, 2).supported_features == []
+
+
+MANY = 40
+
+
+@pytest.fixture
+def in_steps(monkeypatch: pytest.MonkeyPatch) -> OneNode:
+    """A node with many topics, which looks up those of a commit in steps."""
+    monkeypatch.setattr(conditional_commit, "MOST_TOPICS_AT_ONCE", 3)
+    return OneNode({f"t{number}": 2 for number in range(MANY)})
+
+
+def of_many(offset: int, expected: int | None, **others: Offsets) -> dict[str, Offsets]:
+    """One partition of each of many topics."""
+    return {f"t{number}": {0: (offset, expected)} for number in range(MANY)} | others
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_a_commit_of_many_topics_is_all_or_nothing(in_steps: OneNode, version: int) -> None:
+    """Also if it is looked up in steps: one unknown partition, or one moved offset, refuses all."""
+    done = [(0, NONE, None)] * MANY
+    assert commit(in_steps, of_many(5, -1), version) == done
+    assert commit(in_steps, of_many(6, 5), version) == done
+    refused = commit(in_steps, of_many(7, 6, t9={0: (7, 6), 2: (7, -1)}), version)
+    assert refused[9:11] == [(0, NOT_ATTEMPTED, None), (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)]
+    assert {error for _, error, _ in refused[:9] + refused[11:]} == {NOT_ATTEMPTED}
+    refused = commit(in_steps, of_many(7, 6, t9={0: (7, 5)}), version)
+    assert refused[9] == (0, FAILED, 6)
+    assert {error for _, error, _ in refused[:9] + refused[10:]} == {NOT_ATTEMPTED}
+    assert commit(in_steps, of_many(-1, 6), version) == done
+    assert commit(in_steps, of_many(-1, -1), version) == done
+
+
+def test_a_topic_that_is_deleted_while_a_commit_is_looked_up_refuses_it(in_steps: OneNode) -> None:
+    """Its offsets may be removed already: new ones would belong to the next topic of its name."""
+    request = request_of(of_many(5, -1))
+    found = conditional_commit._Sorted()
+    steps = conditional_commit._add_in_steps(cast("Node", in_steps), 9, request, found)
+    for _ in range(MANY):
+        next(steps)
+    known = in_steps.topics.by_name("t9")
+    assert known is not None
+    object.__setattr__(known, "is_deleted", True)
+    list(steps)
+    assert found.has_unknown
+    assert [set(errors) for errors in found.errors] == [
+        {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if number == 9 else NOT_ATTEMPTED} for number in range(MANY)
+    ]

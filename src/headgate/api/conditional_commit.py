@@ -14,7 +14,7 @@ conditions advertises FEATURE: another one would ignore the field and commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from headgate.api.authors import author_of_commit
 from headgate.api.commit_messages import Wanted, are_there, columns_of, command_of, wide_answers
-from headgate.api.contract import Call, Node
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
@@ -33,12 +33,14 @@ from headgate.core.offsets.commands import (
     ToCommit,
     expected_offsets,
 )
+from headgate.core.offsets.conditions import NOTHING_MOVED
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
 from headgate.domain.ids import TopicName
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -50,8 +52,11 @@ if TYPE_CHECKING:
 
 FEATURE = CONDITIONAL_COMMIT
 SINCE_VERSION = 8
+MOST_TOPICS_AT_ONCE = 1000
+"""A commit of more topics looks them up in steps."""
+Errors = list[int] | Int64s
+"""The error of each partition of a topic; in columns if the request has them so."""
 _NONE = np.empty(0, np.int64)
-_NOTHING_MOVED = Moved(_NONE, _NONE)
 _NOTHING_EXPECTED = ExpectedOffsets(_NONE, _NONE)
 
 
@@ -81,55 +86,115 @@ def _expected(partitions: WideStructs[OffsetCommitRequestPartition]) -> Expected
     return ExpectedOffsets(np.arange(len(offsets)), offsets)
 
 
+class _Sorted:
+    """The topics of a request: what is known of them, and what the command gets of each."""
+
+    __slots__ = ("errors", "expected", "has_unknown", "topics", "wanted")
+
+    def __init__(self) -> None:
+        self.topics: list[Topic | None] = []
+        self.errors: list[Errors] = []
+        """Of each partition of each topic before the command runs: unknown, or none."""
+        self.has_unknown = False
+        self.wanted: Wanted = []
+        self.expected: list[ExpectedOffsets] = []
+
+    def add(self, node: Node, version: int, topic: OffsetCommitRequestTopic) -> None:
+        """Add the next topic of the request."""
+        known = find_topic(node, version, topic)
+        errors = _errors(topic.partitions, known, unknown_topic_error(version))
+        self.topics.append(known)
+        self.errors.append(errors)
+        self.has_unknown = self.has_unknown or _has_other(errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        if not self.has_unknown:
+            partitions, conditions = _of_topic(topic.partitions)
+            # An unknown topic has no partitions here; it keeps the indexes of the others in order.
+            self.wanted.append((TopicName(topic.name) if known is None else known.name, partitions))
+            self.expected.append(conditions)
+
+    def refuse_deleted(self, request: OffsetCommitRequest, error: ErrorCode) -> None:
+        """Note the topics that were deleted since they were added."""
+        for number, known in enumerate(self.topics):
+            if known is not None and known.is_deleted:
+                self.errors[number] = _errors(request.topics[number].partitions, None, error)
+                self.has_unknown = True
+
+
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error code for each partition, in the order asked."""
-    topics = [find_topic(node, call.api_version, topic) for topic in request.topics]
-    errors = [
-        _errors(topic.partitions, known, unknown_topic_error(call.api_version))
-        for topic, known in zip(request.topics, topics, strict=True)
-    ]
-    if any((codes != ErrorCode.OPERATION_NOT_ATTEMPTED).any() for codes in errors):
-        return _not_done(request, errors, ())
+    found = _Sorted()
+    if len(request.topics) <= MOST_TOPICS_AT_ONCE:
+        for topic in request.topics:
+            found.add(node, call.api_version, topic)
+        _commit(node, call, request, found)
+    else:
+        steps = _add_in_steps(node, call.api_version, request, found)
+        call.in_steps(steps, lambda nothing: _commit(node, call, request, found))
+    return None
+
+
+def _add_in_steps(
+    node: Node, version: int, request: OffsetCommitRequest, found: _Sorted
+) -> RequestSteps[None]:
+    for topic in request.topics:
+        yield None
+        found.add(node, version, topic)
+    found.refuse_deleted(request, unknown_topic_error(version))
+
+
+def _commit(node: Node, call: Call, request: OffsetCommitRequest, found: _Sorted) -> None:
+    """Send the command and answer with its result, or at once if a partition is unknown."""
+
+    def answer(make: Callable[[], OffsetCommitResponse]) -> None:
+        if len(request.topics) <= MOST_TOPICS_AT_ONCE:
+            call.answer(make())
+        else:
+            call.answer_aside(make)
 
     def on_result(result: Any) -> None:
         if isinstance(result, CommitResult) and not result.is_attempted:
             for number, index in result.too_large:
-                errors[number][index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            call.answer(_not_done(request, errors, result.moved))
+                found.errors[number][index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answer(lambda: _not_done(request, found.errors, result.moved))
         else:
-            call.answer(_alike(request, error_of(result)))
+            answer(lambda: _alike(request, error_of(result)))
 
-    wanted: Wanted = []
-    expected: list[ExpectedOffsets] = []
-    for topic, known in zip(request.topics, topics, strict=True):
-        partitions, conditions = _of_topic(topic.partitions)
-        # An unknown topic has no partitions here; it keeps the indexes of the others in order.
-        wanted.append((TopicName(topic.name) if known is None else known.name, partitions))
-        expected.append(conditions)
-    command = command_of(request, wanted, call.api_version)
-    command.expected = expected
+    if found.has_unknown:
+        answer(lambda: _not_done(request, found.errors, ()))
+        return
+    command = command_of(request, found.wanted, call.api_version)
+    command.expected = found.expected
     command.author = author_of_commit(call, request, has_conditions=True)
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
-    return None
 
 
 def _errors(
     partitions: Sequence[OffsetCommitRequestPartition], topic: Topic | None, unknown_topic: ErrorCode
-) -> Int64s:
+) -> Errors:
     """Return the error of each partition of a topic before the command runs: unknown, or none."""
+    if not isinstance(partitions, WideStructs):
+        if topic is None:
+            return [unknown_topic] * len(partitions)
+        count = topic.partition_count
+        return [
+            ErrorCode.OPERATION_NOT_ATTEMPTED
+            if 0 <= one.partition_index < count
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for one in partitions
+        ]
     errors = np.full(len(partitions), ErrorCode.OPERATION_NOT_ATTEMPTED)
     if topic is None:
         errors[:] = unknown_topic
     else:
-        is_there = are_there(_indexes(partitions), topic.partition_count)
+        is_there = are_there(partitions.columns["partition_index"], topic.partition_count)
         errors[~is_there] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return errors
 
 
-def _indexes(partitions: Sequence[OffsetCommitRequestPartition]) -> Int64s:
-    if isinstance(partitions, WideStructs):
-        return partitions.columns["partition_index"]
-    return np.array([one.partition_index for one in partitions], np.int64)
+def _has_other(errors: Errors, usual: ErrorCode) -> bool:
+    if isinstance(errors, list):
+        return any(one != usual for one in errors)
+    return bool((errors != usual).any())
 
 
 def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCommit, ExpectedOffsets]:
@@ -167,22 +232,29 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 
 
 def _not_done(
-    request: OffsetCommitRequest, errors: Sequence[Int64s], moved: Sequence[Moved]
+    request: OffsetCommitRequest, errors: Sequence[Errors], moved: Sequence[Moved]
 ) -> OffsetCommitResponse:
     """Return a response with the current offsets of failed conditions, and these errors for the others."""
     topics = []
     for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, errors, moved):
-        partitions: Any = _answers(
-            _indexes(topic.partitions), errors_of_topic, moved_of_topic or _NOTHING_MOVED
-        )
+        partitions = _answers(topic.partitions, errors_of_topic, moved_of_topic or NOTHING_MOVED)
         topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
         )
     return OffsetCommitResponse(topics=topics)
 
 
-def _answers(indexes: Int64s, errors: Int64s, moved: Moved) -> WideStructs[OffsetCommitResponsePartition]:
+def _answers(partitions: Sequence[OffsetCommitRequestPartition], errors: Errors, moved: Moved) -> Any:
     """Return the answers for the partitions of one topic; `moved` has those whose condition failed."""
+    if not isinstance(partitions, WideStructs):
+        answers = [
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
+            for one, error in zip(partitions, errors, strict=True)
+        ]
+        for index, offset in zip(moved.indexes.tolist(), moved.offsets.tolist(), strict=True):
+            answers[index].error_code = ErrorCode.INVALID_UPDATE_VERSION
+            answers[index].current_offset = offset
+        return answers
     has_moved = np.zeros(len(errors), np.bool_)
     has_moved[moved.indexes] = True
     current = np.zeros(len(errors), np.int64)
@@ -190,7 +262,7 @@ def _answers(indexes: Int64s, errors: Int64s, moved: Moved) -> WideStructs[Offse
     return WideStructs(
         OffsetCommitResponsePartition(),
         {
-            "partition_index": indexes,
+            "partition_index": partitions.columns["partition_index"],
             "error_code": np.where(has_moved, ErrorCode.INVALID_UPDATE_VERSION, errors),
         },
         {"current_offset": SomeNumbers(has_moved, current)},

@@ -32,15 +32,12 @@ from headgate.core.offsets.commit import ACCEPTED
 from headgate.security.resources import Operation
 from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
-_MOST_TOPICS_AT_ONCE = 1000
-"""A request with more topics looks them up in steps."""
-
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error code for each partition, in the order of the request."""
     if call.api_version >= conditional_commit.SINCE_VERSION and conditional_commit.is_wanted(request):
         return conditional_commit.handle(node, call, request)
-    if len(request.topics) > _MOST_TOPICS_AT_ONCE:
+    if len(request.topics) > conditional_commit.MOST_TOPICS_AT_ONCE:
         call.in_steps(
             sort_out_in_steps(node, call.api_version, request),
             lambda sorted_commit: _commit_later(node, call, request, sorted_commit),

@@ -13,7 +13,7 @@ In a commit with conditions the offset -1 removes the committed offset; the cond
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,11 +28,12 @@ from headgate.core.offsets.commands import (
     CommitResult,
     Commits,
     CommitShape,
+    ExpectedOffsets,
     OffsetColumns,
+    OffsetToCommit,
     Part,
     ToCommit,
     in_columns,
-    partition_count,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -249,20 +250,66 @@ def _in_rows(command: CommitOffsets, now: Millis, too_large: Sequence[CommitInde
     """
     has_expiry = command.retention_ms != NO_RETENTION
     expire_timestamp = Millis(min(now + command.retention_ms, LATEST)) if has_expiry else NO_EXPIRY
+    times, removes = (now, expire_timestamp), command.expected is not None
+    left_out: dict[int, list[int]] = {}
+    for number, index in too_large:
+        left_out.setdefault(number, []).append(index)
     changes: list[Change] = []
+    few = _Few()
     for number, (topic, partitions) in enumerate(command.topics):
-        columns = in_columns(partitions)
-        is_recorded = np.ones(partition_count(partitions), np.bool_)
-        is_recorded[[index for topic_number, index in too_large if topic_number == number]] = False
-        if command.expected is not None:
-            indexes, expected = command.expected[number]
-            nothing = indexes[expected == NOTHING_COMMITTED]
-            is_recorded[nothing] &= columns.offsets[nothing] != NOTHING_COMMITTED
+        names = command.group_id, topic
+        expected = None if command.expected is None else command.expected[number]
+        if not isinstance(partitions, OffsetColumns):
+            few.add(names, partitions, left_out.get(number, ()), expected)
+            continue
+        changes += few.changes(times, removes=removes)
+        few = _Few()
+        is_recorded = np.ones(len(partitions.partitions), np.bool_)
+        is_recorded[left_out.get(number, [])] = False
+        if expected is not None:
+            nothing = expected.indexes[expected.offsets == NOTHING_COMMITTED]
+            is_recorded[nothing] &= partitions.offsets[nothing] != NOTHING_COMMITTED
         if is_recorded.any():
-            recorded = columns if is_recorded.all() else columns.at(np.flatnonzero(is_recorded))
-            names = command.group_id, topic
-            changes += _rows(names, recorded, (now, expire_timestamp), removes=command.expected is not None)
-    return changes
+            recorded = partitions if is_recorded.all() else partitions.at(np.flatnonzero(is_recorded))
+            changes += _rows(names, recorded, times, removes=removes)
+    return [*changes, *few.changes(times, removes=removes)]
+
+
+class _Few:
+    """Partitions of topics with few of them, for one value: a commit may have thousands of such topics."""
+
+    __slots__ = ("_prefixes", "_recorded", "_stretches")
+
+    def __init__(self) -> None:
+        self._prefixes: list[bytes] = []
+        self._stretches: list[int] = []
+        self._recorded: list[OffsetToCommit] = []
+
+    def add(
+        self,
+        names: tuple[GroupId, TopicName],
+        partitions: Sequence[OffsetToCommit],
+        left_out: Iterable[int],
+        expected: ExpectedOffsets | None,
+    ) -> None:
+        """Add the partitions of a topic, but those left out, and those that have no offset and get none."""
+        omitted = set(left_out)
+        if expected is not None:
+            for index, offset in zip(expected.indexes.tolist(), expected.offsets.tolist(), strict=True):
+                if offset == NOTHING_COMMITTED == partitions[index].offset:
+                    omitted.add(index)
+        recorded = [one for index, one in enumerate(partitions) if index not in omitted]
+        if recorded:
+            self._stretches += [len(self._prefixes)] * len(recorded)
+            self._prefixes.append(key_prefix(*names))
+            self._recorded += recorded
+
+    def changes(self, times: tuple[Millis, Millis], *, removes: bool) -> Sequence[Change]:
+        """Return what was added, as one value or as single records."""
+        if not self._recorded:
+            return ()
+        stretches = np.array(self._stretches, np.int64)
+        return _in_stretches(self._prefixes, stretches, in_columns(self._recorded), times, removes=removes)
 
 
 def _rows(
@@ -276,14 +323,27 @@ def _rows(
 
     `times`: commit time and expiry time. `removes`: the offset -1 is a removal.
     """
+    stretches = np.zeros(len(columns.partitions), np.int64)
+    return _in_stretches([key_prefix(*names)], stretches, columns, times, removes=removes)
+
+
+def _in_stretches(
+    prefixes: list[bytes],
+    stretch_of: Int64s,
+    columns: OffsetColumns,
+    times: tuple[Millis, Millis],
+    *,
+    removes: bool,
+) -> Sequence[Change]:
+    """Do the same for partitions of several topics, whose key prefixes are given."""
     partitions, offsets, leader_epochs, _ = columns
     now, expire_timestamp = times
     count = len(partitions)
     if expire_timestamp != NO_EXPIRY:
         leader_epochs = np.full(count, NO_LEADER_EPOCH)  # the record with an expiry has no field for it
     rows = OffsetRows(
-        [key_prefix(*names)],
-        np.zeros(count, np.int64),
+        prefixes,
+        stretch_of,
         partitions,
         offsets,
         leader_epochs.astype(np.int32),

@@ -7,6 +7,9 @@ That state includes the earlier commands of the same turn, because they are alre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 
 from headgate.core.offsets.commands import (
@@ -16,6 +19,7 @@ from headgate.core.offsets.commands import (
     ExpectedOffsets,
     Moved,
     OffsetColumns,
+    OffsetToCommit,
     ToCommit,
     expected_offsets,
 )
@@ -23,6 +27,9 @@ from headgate.core.offsets.commit import too_large_metadata
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+
+_NONE: Final = np.empty(0, np.int64)
+NOTHING_MOVED: Final = Moved(_NONE, _NONE)
 
 
 def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> CommitResult | None:
@@ -43,10 +50,27 @@ def _moved(
 ) -> Moved:
     """Return the partitions whose condition fails, with their committed offsets."""
     indexes, offsets = expected
-    if isinstance(partitions, OffsetColumns):
-        numbers = partitions.partitions[indexes]
-    else:
-        numbers = np.array([partitions[index].partition for index in indexes.tolist()], np.int64)
-    committed = table.get_offsets(group_id, topic, numbers)
+    if not isinstance(partitions, OffsetColumns):
+        return _moved_of_few(table, group_id, topic, partitions, expected)
+    committed = table.get_offsets(group_id, topic, partitions.partitions[indexes])
     different = np.flatnonzero(committed != offsets)
     return Moved(indexes[different], committed[different])
+
+
+def _moved_of_few(
+    table: OffsetTable,
+    group_id: GroupId,
+    topic: TopicName,
+    partitions: Sequence[OffsetToCommit],
+    expected: ExpectedOffsets,
+) -> Moved:
+    """Do the same without arrays: a commit may have thousands of topics with one partition each."""
+    moved: list[tuple[int, int]] = []
+    for index, offset in zip(expected.indexes.tolist(), expected.offsets.tolist(), strict=True):
+        committed = table.get_offset(group_id, topic, partitions[index].partition)
+        if committed != offset:
+            moved.append((index, committed))
+    if not moved:
+        return NOTHING_MOVED
+    rows = np.array(moved, np.int64)
+    return Moved(rows[:, 0], rows[:, 1])

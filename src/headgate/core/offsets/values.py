@@ -349,6 +349,11 @@ class OffsetValues:
         offsets[has_any] = np.frombuffer(self._rows.offsets, np.int64)[found[has_any]]
         return offsets
 
+    def get_offset(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
+        """Return the committed offset of a partition, with or without metadata; -1 for none."""
+        row = self._row(group_id, topic, partition)
+        return self._rows.offsets[row] if row >= 0 else NONE
+
     def committed_among(self, group_id: GroupId, topic: TopicName, partitions: Sequence[int]) -> list[int]:
         """Return those of these partitions that have a committed offset, each once."""
         if len(partitions) >= NARROWEST_WIDE:
