@@ -31,7 +31,8 @@ PASSED_ON = {
 }
 """Functions that log the event which they are given, as their first or second argument, and its level."""
 CHOSEN = {
-    "info": {"topic created", "topic extended", "member removed", "a stored setting is in force"},
+    "info": {"topic created", "topic extended", "member removed", "a stored setting is in force"}
+    | {"a new data directory was begun", "the cluster got an id"},
     "warning": {"member has not rejoined", "member has not synced", "member removed"}
     | {"a stored setting is in force"},
 }

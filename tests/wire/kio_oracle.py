@@ -117,6 +117,8 @@ def trees(kio_type: Any) -> st.SearchStrategy[Tree]:
 def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
     shape = _shape(field)
     values = trees(shape.struct) if shape.struct is not None else PRIMITIVES[shape.kind]
+    if shape.is_always_known:
+        values = st.integers(0, 1 << 41)
     if shape.is_array:
         values = st.lists(values, max_size=3)
     return st.none() | values if shape.is_nullable else values
@@ -156,7 +158,8 @@ def edge(kio_type: Any, choose: Callable[[_Shape], Any]) -> Tree:
 def _smallest(shape: _Shape) -> Any:
     if shape.kind in INTEGER_BITS:
         return -(1 << INTEGER_BITS[shape.kind] - 1)
-    return {"bool": False, "string": "", "uuid": ZERO_UUID, "datetime_i64": -1}.get(
+    first_time = 0 if shape.is_always_known else -1
+    return {"bool": False, "string": "", "uuid": ZERO_UUID, "datetime_i64": first_time}.get(
         shape.kind, b"" if shape.kind in ("bytes", "records") else 0
     )
 
@@ -231,21 +234,25 @@ class _Shape:
     struct: Any
     is_array: bool
     is_nullable: bool
+    is_always_known: bool
+    """Whether kio has no None for the time -1."""
 
 
 @functools.cache
 def _shape(field: dataclasses.Field[Any]) -> _Shape:
     kind = field.metadata.get("kafka_type", "struct")
     python_type: Any = field.type
-    is_nullable = False
+    is_nullable, is_always_known = False, kind == "datetime_i64"
     if typing.get_origin(python_type) is types.UnionType:
+        is_always_known = False
         python_type, none = typing.get_args(python_type)
         assert none is types.NoneType
         is_nullable = kind not in ("uuid", "datetime_i64")
     is_array = typing.get_origin(python_type) is tuple
     if is_array:
         python_type = typing.get_args(python_type)[0]
-    return _Shape(kind, python_type if kind == "struct" else None, is_array, is_nullable)
+    struct = python_type if kind == "struct" else None
+    return _Shape(kind, struct, is_array, is_nullable, is_always_known)
 
 
 def _write_with_unknown_tag(entity: Any, content: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,9 @@ from tests.wire.kio_oracle import CASES, Case
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import MalformedMessage
 from headgate.wire.message import Message
+from headgate.wire.messages.describe_groups import DescribeGroupsRequest
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.wire.messages.list_offsets import ListOffsetsRequest
 from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -134,13 +137,31 @@ def test_a_request_that_is_handled_in_one_step_has_fewer_elements(count: int) ->
         assert decode(JoinGroupRequest, 9, encode(request, 9)) == request
 
 
+@pytest.mark.parametrize(
+    ("message_type", "version", "weight"),
+    [(DescribeGroupsRequest, 0, 5), (ListOffsetsRequest, 1, 10), (OffsetCommitRequest, 5, 15)],
+)
+def test_elements_that_cost_more_count_more(message_type: type[Any], version: int, weight: int) -> None:
+    """Names, topics with partitions, topics whose commit is recorded in one step."""
+    start = {0: b"", 1: b"\xff\xff\xff\xff", 5: b"\0\1g" + bytes(4) + b"\0\0"}[version]
+    size = {5: 2, 10: 6, 15: 6}[weight]
+    most = MOST_ELEMENTS // weight
+    for count in (most, most + 1):
+        data = start + struct.pack(">i", count) + bytes(size * count)
+        if count > most:
+            with pytest.raises(MalformedMessage, match="has more elements"):
+                decode(message_type, version, data)
+        else:
+            decode(message_type, version, data)
+
+
 def test_the_elements_of_all_arrays_of_a_request_are_counted() -> None:
-    """Two topics with many partitions each have too many together."""
+    """Two topics with many partitions each have too many together; a topic counts as ten."""
 
     def topic(count: int) -> bytes:
         return b"\0\1t" + struct.pack(">i", count) + bytes(4 * count)
 
-    half = 1_500_000 // 2 - 1
+    half = MOST_ELEMENTS // 2 - 10
     start = b"\0\1g" + struct.pack(">i", 2)
     whole = decode(OffsetFetchRequest, 2, start + topic(half) + topic(half))
     assert [len(one.partition_indexes) for one in whole.topics or ()] == [half, half]

@@ -56,9 +56,8 @@ def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
     if known is None:
         known = _read(files, path) if is_there else random_id()
         topics.name_cluster(known, now)
-        logger.info(
-            "a new data directory was begun", extra={"data_dir": str(topics.data_dir), "cluster": known}
-        )
+        event = "the cluster got an id" if topics.all() else "a new data directory was begun"
+        logger.info(event, extra={"data_dir": str(topics.data_dir), "cluster": known})
     elif not is_there:
         logger.warning("a file was missing and is written again from the catalogue", extra={"path": path})
     if not is_there:

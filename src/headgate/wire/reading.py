@@ -33,19 +33,32 @@ from headgate.wire.source import Source
 from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, leading_fields, mixed_layout
 from headgate.wire.wide_reading import WideArray, read_wide
 
-MOST_ELEMENTS: Final = 4_000_000
-"""Elements of all arrays of one request, those within elements included."""
+MOST_ELEMENTS: Final = 1_500_000
+"""Elements of all arrays of one request, those within elements included, each by its weight: all partitions
+that a server may have can be named.
+"""
 _FEWER_ELEMENTS: Final = {
-    "DeleteTopicsRequest": 200_000,
+    "AlterConfigsRequest": 300_000,
+    "CreateTopicsRequest": 200_000,
+    "DeleteTopicsRequest": 100_000,
+    "DescribeLogDirsRequest": 500_000,
     "JoinGroupRequest": 1_000,
     "LeaveGroupRequest": 100_000,
-    "OffsetFetchRequest": 1_500_000,
+    "OffsetForLeaderEpochRequest": 500_000,
     "ShareGroupHeartbeatRequest": 100_000,
     "SyncGroupRequest": 100_000,
+    "TxnOffsetCommitRequest": 400_000,
 }
 """Requests of which a part is handled in one step: the protocols of a member, the members of a group, the
-topics of a subscription, the partitions whose offsets are fetched.
+topics of a subscription, what an administrator changes, and partitions that are looked at one by one.
 """
+_WEIGHT_OF_TEXT: Final = 5
+_WEIGHT_WITH_ARRAYS: Final = 10
+"""Of an element that has arrays of its own, such as a topic with partitions: it costs as much as many of its
+partitions, also if it has none.
+"""
+_OTHER_WEIGHTS: Final = {"OffsetCommitRequestTopic": 15}
+"""The topics of a commit are recorded in one step."""
 _TINY: Final = ("int8", "bool")
 """Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and
 memory has each of these values once.
@@ -54,6 +67,17 @@ memory has each of these values once.
 MessageT = TypeVar("MessageT", bound=Message)
 Reader = Callable[[bytes, int], MessageT]
 """Reads the message at a position of the data."""
+
+
+def _weight(field: FieldLayout) -> int:
+    """Return as how many elements one element of an array counts."""
+    if field.struct_type is None:
+        return _WEIGHT_OF_TEXT if field.kind == "string" else 1
+    other = _OTHER_WEIGHTS.get(field.struct_type.__name__)
+    if other is not None:
+        return other
+    has_arrays = any(one.is_array and one.kind not in _TINY for one in layout_of(field.struct_type))
+    return _WEIGHT_WITH_ARRAYS if has_arrays else 1
 
 
 def compile_reader(message_type: type[MessageT], version: int) -> Reader[MessageT]:
@@ -202,7 +226,8 @@ class ReaderSource:
         with source.block(f"if n < 0 or n{f' * {width}' if width > 1 else ''} > size - at:"):
             source.line("raise bad_length(n, size - at)")
         if self.most_elements is not None and field.kind not in _TINY:
-            source.line("room -= n")
+            weight = _weight(field)
+            source.line("room -= n" if weight == 1 else f"room -= n * {weight}")
             with source.block("if room < 0:"):
                 source.line(f"raise too_many({self.most_elements})")
         if field.kind in FIXED_FORMATS and field.kind != "uuid":
