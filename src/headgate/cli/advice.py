@@ -84,7 +84,12 @@ def of_group_in_words(group_id: str, error: ClientError) -> str:
 
 def with_notes(text: str, error: BaseException) -> str:
     """Return a text with the notes of an error, on one line."""
-    return "; ".join([text, *getattr(error, "__notes__", ())])
+    return "; ".join([text, *notes_of(error)])
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes of an error."""
+    return list(getattr(error, "__notes__", ()))
 
 
 def _advice(error: ClientError, command: str) -> str | None:

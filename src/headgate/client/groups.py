@@ -315,7 +315,7 @@ def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
 
     Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why the
     coordinator is not known. The other groups are deleted all the same. If a coordinator does not answer,
-    raises its error, with a note of what was deleted.
+    raises its error, with notes of what was deleted and what was refused.
     """
     lost: list[AnswerLost] = []
 
@@ -343,12 +343,19 @@ def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
 def _not_deleted(failed: Mapping[GroupId, ClientError], deleted: Sequence[GroupId]) -> ClientError:
     """Return the error of a deletion that failed for some groups."""
     refused = {group_id: error for group_id, error in failed.items() if isinstance(error, RequestRefused)}
-    unanswered = [error for error in failed.values() if not isinstance(error, RequestRefused)]
+    unanswered = [group_id for group_id in failed if group_id not in refused]
     if unanswered:
+        error = failed[unanswered[0]]
+        error.add_note(f"no answer for: {_some(unanswered)}")
         if deleted:
-            rest = len(deleted) - MOST_NAMED
-            more = f" and {rest} more" if rest > 0 else ""
-            unanswered[0].add_note(f"deleted: {', '.join(deleted[:MOST_NAMED])}{more}")
-        return unanswered[0]
+            error.add_note(f"deleted: {_some(deleted)}")
+        if refused:
+            error.add_note(f"refused: {_some([str(one) for one in refused.values()])}")
+        return error
     passing = [error for error in refused.values() if error.is_retriable]
     return passing[0] if passing and not deleted else PartlyRefused(refused)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.client.scripted import Answer, ScriptedNode
+from tests.client.scripted import CLOSE, Answer, ScriptedNode
 
 from headgate.domain.errors import ErrorCode
 from headgate.wire.codec import decode
@@ -40,9 +40,25 @@ NEWEST = {2: 7, 3: 12, 9: 9, 10: 4, 15: 5, 16: 5, 18: 4, 35: 4, 42: 2, 61: 0, 69
 """The versions that the node supports, by API key."""
 
 
-def start(nodes: list[ScriptedNode]) -> ScriptedNode:
-    """Start the node, and add it to the nodes that the caller closes."""
-    node = ScriptedNode(lambda header, frame: _answer(node, header, frame))
+def start(nodes: list[ScriptedNode], *, loses_first_deletion: bool = False) -> ScriptedNode:
+    """Start the node, and add it to the nodes that the caller closes.
+
+    With `loses_first_deletion` it closes the connection of the first deletion of groups, and the next one
+    finds no such group.
+    """
+    deletions = 0
+
+    def answer(header: RequestHeader, frame: bytes) -> Answer:
+        nonlocal deletions
+        response = _answer(node, header, frame)
+        if not (loses_first_deletion and isinstance(response, delete.DeleteGroupsResponse)):
+            return response
+        deletions += 1
+        for one in response.results:
+            one.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        return CLOSE if deletions == 1 else response
+
+    node = ScriptedNode(answer)
     nodes.append(node)
     return node
 

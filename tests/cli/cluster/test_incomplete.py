@@ -81,11 +81,27 @@ def test_what_was_deleted_is_told_if_another_coordinator_does_not_answer(
     headgate: Headgate, servers: str
 ) -> None:
     """Else all would be taken for refused."""
-    words = f"consumer-groups --delete --group {AWAY} --group {KNOWN}"
+    words = f"consumer-groups --delete --group {AWAY} --group {KNOWN} --group {HIDDEN}"
     done = headgate(words, "--bootstrap-server", servers, "--timeout", "1000")
     assert done.exit_code == 1
     assert "Connection refused" in done.stderr
-    assert f"; deleted: {KNOWN}" in done.stderr
+    told = f"; no answer for: {AWAY}; deleted: {KNOWN}; refused: the coordinator of group {HIDDEN}: "
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize(("command", "known"), [("consumer-groups", KNOWN), ("share-groups", SHARED)])
+def test_a_group_that_an_earlier_attempt_may_have_deleted_is_told(
+    headgate: Headgate, command: str, known: str
+) -> None:
+    """The answer to the first request was lost, and the second one finds no such group."""
+    nodes: list[ScriptedNode] = []
+    node = start(nodes, loses_first_deletion=True)
+    words = f"{command} --delete --group {known}"
+    done = headgate(words, "--bootstrap-server", f"{node.host}:{node.port}", "--timeout", "5000")
+    for one in nodes:
+        one.close()
+    assert (done.exit_code, "GROUP_ID_NOT_FOUND" in done.stdout) == (1, True), done.stderr
+    assert "an earlier attempt may have been carried out" in done.stderr
 
 
 @pytest.mark.parametrize("group", [LOST, HIDDEN])

@@ -24,7 +24,7 @@ from headgate.admin import (
 )
 from headgate.admin.reset import remarks_on_plan
 from headgate.admin.survey import Surveyor
-from headgate.cli.advice import in_words, of_group_in_words
+from headgate.cli.advice import in_words, notes_of, of_group_in_words
 from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
@@ -198,10 +198,12 @@ def delete_groups(admin: Admin, options: Options) -> int:
     surveyor = Surveyor(admin.cluster)
     group_ids = asked_groups(surveyor, options)
     errors: dict[str, ClientError] = {}
+    notes: list[str] = []
     try:
         admin.delete_groups(group_ids)
     except PartlyRefused as refused:
         errors.update(refused.refused)
+        notes = notes_of(refused)
     rows: list[Row] = [{"group": group_id, "status": _status(errors.get(group_id))} for group_id in group_ids]
     print_rows(rows, ("group", "status"), "groups", options.output)
     missing = [
@@ -214,6 +216,8 @@ def delete_groups(admin: Admin, options: Options) -> int:
     for group_id, error in errors.items():
         if group_id not in missing:
             say(in_words(error))
+    for note in notes:
+        say(note)
     return max(_exit_code(rows), told_gaps(surveyor))
 
 

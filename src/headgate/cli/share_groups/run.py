@@ -16,7 +16,7 @@ from headgate.admin import (
 )
 from headgate.admin.survey import Surveyor
 from headgate.cli.absent_groups import all_absent
-from headgate.cli.advice import in_words
+from headgate.cli.advice import in_words, notes_of
 from headgate.cli.connecting import run_with_admin
 from headgate.cli.consumer_groups.changes import warn_of_moved
 from headgate.cli.consumer_groups.remarks import assignment_text, remarks_on_pauses
@@ -249,15 +249,17 @@ def delete_groups(admin: Admin, options: Options) -> int:
     shares = kinds.share_groups(map(GroupId, group_ids))
     errors.update((str(group_id), error) for group_id, error in kinds.failed.items())
     missing = [group_id for group_id in group_ids if group_id not in shares and group_id not in errors]
+    notes: list[str] = []
     try:
         admin.delete_groups(sorted(shares))
     except PartlyRefused as refused:
         errors.update(refused.refused)
+        notes = notes_of(refused)
     not_found = RequestRefused("", ErrorCode.GROUP_ID_NOT_FOUND)
     results = {**errors, **dict.fromkeys(missing, not_found)}
     rows: list[Row] = [{"group": one, "status": _status(results.get(one))} for one in group_ids]
     code = _print_results(rows, ("group", "status"), "groups", errors, options)
-    for text in all_absent(admin, missing, are_shares=True):
+    for text in [*all_absent(admin, missing, are_shares=True), *notes]:
         say(text)
     return max(code, bool(missing), told_gaps(surveyor))
 
