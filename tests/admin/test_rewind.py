@@ -318,6 +318,26 @@ def test_what_somebody_else_paused_stays_paused(admin: Admin, reader: Reader, gr
     assert committed(admin, group) == {0: 1, 1: 2}
 
 
+@pytest.mark.parametrize("step", [RewindStep.WAITING, RewindStep.SETTING, RewindStep.RESUMING])
+def test_what_somebody_else_pauses_meanwhile_stays_paused(
+    admin: Admin, reader: Reader, group: str, step: RewindStep
+) -> None:
+    """With the reason of its own; the offset is set all the same."""
+
+    def pause(progress: RewindProgress) -> None:
+        if progress.step is step:
+            admin.pause_partitions(group, [ZERO], reason="hands off")
+
+    done = admin.rewind(group, {ZERO: 1, ONE: 2}, on_progress=pause)
+    assert [one.stays_paused for one in done] == [True, False]
+    assert {where: one.reason for where, one in admin.list_paused_partitions(group).items()} == {
+        ZERO: "hands off"
+    }
+    assert committed(admin, group) == {0: 1, 1: 2}
+    again = admin.rewind(group, {ZERO: 3}, on_progress=lambda progress: None)
+    assert [one.stays_paused for one in again] == [True]
+
+
 def test_an_answer_that_is_lost_is_found_out(
     admin: Admin, reader: Reader, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

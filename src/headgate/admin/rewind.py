@@ -9,8 +9,8 @@ A rewind ends in one of three ways, and says in which:
    The partitions are paused, which nothing but people ends. The same call made again finds what was left:
    partitions that were paused by a rewind (`REWIND_REASON`) are its own to set and resume.
 
-What was paused by anybody else before stays paused. Offsets are set on condition that they are what they were
-when the plan was made, so that nothing anybody else sets meanwhile is lost.
+What was paused by anybody else, before or meanwhile, stays paused. Offsets are set on condition that they are
+what they were when the plan was made, so that nothing anybody else sets meanwhile is lost.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_of
+from headgate.domain.pauses import REWIND_REASON, is_of_rewind
 
-REWIND_REASON: Final = "rewind"
-"""With this word begins the reason of every pause that a rewind makes."""
 _ATTEMPTS: Final = 5
 
 
@@ -74,7 +73,7 @@ class RewoundPartition:
     was_left: bool
     """Whether an earlier, unfinished rewind left the partition paused."""
     stays_paused: bool
-    """Whether another client paused the partition before, so that it is not resumed."""
+    """Whether another client paused the partition, before or meanwhile, so that it is not resumed."""
 
 
 Where = int | Target
@@ -148,7 +147,7 @@ class Rewind:
             self.cluster.waits_for_nodes = waited
 
     def _run(self, before: Mapping[TopicPartition, PausedPartition]) -> list[RewoundPartition]:
-        left = {one for one in self.targets if one in before and is_of_rewind(before[one])}
+        left = {one for one in self.targets if one in before and is_of_rewind(before[one].reason)}
         self._refuse_shifts(left)
         own = [one for one in sorted(self.targets) if one not in before or one in left]
         done: list[PlannedOffset] = []
@@ -165,7 +164,7 @@ class Rewind:
             self._clean_up(failure, done, own)
             raise
         try:
-            self._resume(own, "the offsets are set")
+            resumed = self._resume(own, "the offsets are set")
             self._tell(RewindStep.DONE)
         except RewindUnfinished:
             raise
@@ -181,7 +180,7 @@ class Rewind:
                 asked_for=each.asked_for,
                 is_after_last_record=each.is_after_last_record,
                 was_left=each.partition in left,
-                stays_paused=each.partition not in own,
+                stays_paused=each.partition not in resumed,
             )
             for each in planned
         ]
@@ -257,11 +256,15 @@ class Rewind:
             old = {each.partition: each.committed for each in changed}
             self._commit_surely(old, {each.partition: each.offset for each in changed})
 
-    def _resume(self, own: list[TopicPartition], state: str, failure: BaseException | None = None) -> None:
-        """Resume. After a `failure` an interruption ends it too: the caller must learn what was left."""
+    def _resume(
+        self, own: list[TopicPartition], state: str, failure: BaseException | None = None
+    ) -> set[TopicPartition]:
+        """Resume; return what is. After a `failure` an interruption ends it too: the caller must learn what
+        was left.
+        """
         expected = ClientError if failure is None else (ClientError, KeyboardInterrupt)
         try:
-            resume_all(self.cluster, self.group_id, own)
+            return resume_own(self.cluster, self.group_id, own)
         except expected as problem:
             raise RewindUnfinished(self.group_id, own, state) from (failure or problem)
 
@@ -276,9 +279,12 @@ class Rewind:
             self._tell(step)
 
 
-def is_of_rewind(paused: PausedPartition) -> bool:
-    """Return whether a rewind paused the partition."""
-    return paused.reason == REWIND_REASON or paused.reason.startswith(f"{REWIND_REASON}: ")
+def resume_own(cluster: Cluster, group_id: GroupId, own: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Resume what a rewind paused, but not what somebody else paused meanwhile. Return what is resumed."""
+    paused = pauses.list_paused(cluster, group_id)
+    resumed = {one for one in own if one not in paused or is_of_rewind(paused[one].reason)}
+    resume_all(cluster, group_id, sorted(resumed))
+    return resumed
 
 
 def _old_offsets(planned: Iterable[PlannedOffset]) -> dict[TopicPartition, int | None]:

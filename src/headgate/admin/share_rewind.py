@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.admin.errors import NothingToReset, RewindUnfinished
-from headgate.admin.pausing import OnWaiting, resume_all, wait_until_released
-from headgate.admin.rewind import REWIND_REASON, is_of_rewind
+from headgate.admin.pausing import OnWaiting, wait_until_released
+from headgate.admin.rewind import resume_own
 from headgate.admin.share_starts import plan_starts
 from headgate.client import pauses, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.errors import ClientError
 from headgate.domain.ids import GroupId, TopicPartition
+from headgate.domain.pauses import REWIND_REASON, is_of_rewind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class RewoundSharePartition:
     asked_for: int
     """The requested offset. It differs from the new start offset if it lies outside of the log."""
     stays_paused: bool
-    """Whether somebody else had paused it before, so that it is not resumed."""
+    """Whether somebody else has paused it, before or meanwhile, so that it is not resumed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class ShareRewind:
         if not self.starts:
             raise NothingToReset(f"no partitions of group {self.group_id} to rewind")
         before = pauses.list_paused(self.cluster, self.group_id)
-        own = [one for one in sorted(self.starts) if one not in before or is_of_rewind(before[one])]
+        own = [one for one in sorted(self.starts) if one not in before or is_of_rewind(before[one].reason)]
         try:
             self._pause(own)
             former = {
@@ -67,14 +68,14 @@ class ShareRewind:
             self._resume(own, "no start offset may be set", failure)
             failure.add_note("the partitions are resumed")
             raise
-        self._resume(own, "the start offsets are set")
+        resumed = self._resume(own, "the start offsets are set")
         return [
             RewoundSharePartition(
                 partition=one.partition,
                 before=former.get(one.partition),
                 offset=one.offset,
                 asked_for=one.asked_for,
-                stays_paused=one.partition not in own,
+                stays_paused=one.partition not in resumed,
             )
             for one in planned
         ]
@@ -84,8 +85,10 @@ class ShareRewind:
         pauses.pause(self.cluster, self.group_id, own, reason, self.caller)
         wait_until_released(self.cluster, self.group_id, self.starts, self.timeout_s, self.on_waiting)
 
-    def _resume(self, own: list[TopicPartition], state: str, failure: BaseException | None = None) -> None:
+    def _resume(
+        self, own: list[TopicPartition], state: str, failure: BaseException | None = None
+    ) -> set[TopicPartition]:
         try:
-            resume_all(self.cluster, self.group_id, own)
+            return resume_own(self.cluster, self.group_id, own)
         except (ClientError, KeyboardInterrupt) as problem:
             raise RewindUnfinished(self.group_id, own, state) from (failure or problem)

@@ -26,6 +26,19 @@ def test_the_work_grows_with_the_partitions_also_if_each_names_its_topic() -> No
     assert Index.looks < 30 * COUNT
 
 
+def test_a_pause_takes_the_place_of_that_of_a_rewind_alone() -> None:
+    """The rewind will resume what it paused; who pauses it meanwhile wants it to stay paused."""
+    hands_off, rewind, again = (Pause(Millis(1), "a", reason) for reason in ("x", "rewind: y", "rewind"))
+    for first, second, standing in (
+        (hands_off, rewind, hands_off),
+        (rewind, hands_off, hands_off),
+        (rewind, again, rewind),
+        (hands_off, Pause(Millis(2), "b", "z"), hands_off),
+    ):
+        paused = with_paused({TOPIC: {0: first}}, [(TOPIC, [0, 1])], second)
+        assert paused == {TOPIC: {0: standing, 1: second}}
+
+
 def test_a_record_that_a_resume_makes_larger_fits_into_a_batch() -> None:
     """The first pause has the number 0, which takes no bytes; a resume can give it to another pause."""
     first, second = Pause(Millis(1), "a", "first"), Pause(Millis(2), "a", "second")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headgate.domain.ids import GroupId, TopicId
+from headgate.domain.pauses import is_of_rewind
 from headgate.records import (
     Pause,
     PausedPartitions,
@@ -72,12 +73,19 @@ def record_of(group_id: GroupId, paused: PausedPartitions) -> PausedRecord:
 def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) -> PausedPartitions:
     """Return the paused partitions with these added; the same object if nothing changes.
 
-    A partition that is paused already keeps its pause.
+    A partition that is paused already keeps its pause, but for that of a rewind: the rewind will resume it,
+    and who pauses it meanwhile wants it to stay paused.
     """
     changed: dict[TopicId, dict[int, Pause]] = {}
+    takes_over = not is_of_rewind(pause.reason)
     for topic_id, indexes in _by_topic(partitions).items():
         now = before.get(topic_id, {})
-        added = dict.fromkeys([index for index in indexes if index not in now] if now else indexes, pause)
+        added = dict.fromkeys(
+            [one for one in indexes if one not in now or (takes_over and is_of_rewind(now[one].reason))]
+            if now
+            else indexes,
+            pause,
+        )
         if added:
             changed[topic_id] = {**now, **added} if now else added
     return {**before, **changed} if changed else before
