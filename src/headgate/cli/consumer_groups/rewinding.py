@@ -142,7 +142,7 @@ def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options
     warn_of_moved(group_id, rewound)
     for each in rewound:
         if each.stays_paused:
-            stays = f"{each.partition} was paused before, and stays paused"
+            stays = f"{each.partition} is paused by somebody else, and stays paused"
             say(f"group {group_id}: {stays}: --resume resumes it")
     moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
     if moved:

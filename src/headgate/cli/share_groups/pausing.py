@@ -201,5 +201,5 @@ def _say_of(group_id: str, rewound: Iterable[RewoundSharePartition], options: Op
         if one.stays_paused:
             words = ["headgate", "share-groups", *connection_words(options), "--resume", "--group", group_id]
             words += ["--topic", f"{one.partition.topic}:{one.partition.partition}"]
-            stays = f"{one.partition} was paused before, and stays paused"
+            stays = f"{one.partition} is paused by somebody else, and stays paused"
             say(f"group {group_id}: {stays}; to resume it: {shlex.join(words)}")
