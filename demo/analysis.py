@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -96,7 +97,7 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
     draw(facts, directory / "lag.png")
     tables = {"commits_per_minute": per_minute, "commits_per_second": per_second}
     for name, table in {**tables, "lag_over_time": lag, "rebalances": changes}.items():
-        table.to_csv(directory / f"{name}.csv", index=False)
+        table.map(_in_a_cell).to_csv(directory / f"{name}.csv", index=False)
     return {
         "flights": headgate.spark.records(spark, data, TOPIC, columns="offset").count(),
         "commits": commit_count,
@@ -121,6 +122,11 @@ def owners_at(at: pd.Timestamp, assigned: pd.DataFrame) -> dict[int, str]:
 def _table(frame: DataFrame, order: list[str]) -> pd.DataFrame:
     table: pd.DataFrame = cast("Any", frame.orderBy(*order).toPandas())
     return table
+
+
+def _in_a_cell(value: Any) -> Any:
+    """Return a list of names as one text."""
+    return ", ".join(value) if isinstance(value, np.ndarray | list) else value
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

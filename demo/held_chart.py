@@ -23,7 +23,7 @@ def draw(
     seen: Sequence[tuple[float, int, int]],
     airports: Sequence[str],
     held: int,
-    paused_at: float,
+    released_at: float,
     resumed_at: float,
     file: Path,
 ) -> None:
@@ -42,10 +42,10 @@ def draw(
                 solid_capstyle="round",
             )
             axes.annotate(f" {airport}", xy=points[-1], color=_COLORS[partition], weight="bold", va="center")
-        axes.axvspan(paused_at - origin, resumed_at - origin, color=RED, alpha=0.12, linewidth=0)
+        axes.axvspan(released_at - origin, resumed_at - origin, color=RED, alpha=0.12, linewidth=0)
         axes.annotate(
             f"{airports[held]} is paused",
-            xy=(paused_at - origin, axes.get_ylim()[1] * 0.96),
+            xy=(released_at - origin, axes.get_ylim()[1] * 0.96),
             xytext=(6, 0),
             textcoords="offset points",
             va="top",

@@ -96,7 +96,7 @@ def hold_an_airport_back(console: Console, broker: DemoBroker, flights: list[Fli
         with console.status("departures of three airports flow to two boards"):
             _wait_until_all_are_seen(boards)
             time.sleep(FLOW_S)
-        paused_at, back_to_s = time.monotonic(), clock.now_s - REWOUND_DAYS * _DAY_S
+        back_to_s = clock.now_s - REWOUND_DAYS * _DAY_S
         place = ["--group", BOARDS, "--topic", f"{DEPARTURES}:{HELD}"]
         show_consumer_groups(console, broker, ["--pause", *place, "--reason", "the boards at JFK were wrong"])
         released_at = time.monotonic()
@@ -115,7 +115,7 @@ def hold_an_airport_back(console: Console, broker: DemoBroker, flights: list[Fli
             board.leave()
     seen = sorted(sighting for board in boards for sighting in board.seen)
     picture = DIRECTORY / "held.png"
-    draw(seen, AIRPORTS, HELD, paused_at, resumed_at, picture)
+    draw(seen, AIRPORTS, HELD, released_at, resumed_at, picture)
     console.print(f"\n  the picture: [bold]{picture}[/]")
     return judge(seen, clock.produced, new_offset, released_at, resumed_at)
 
