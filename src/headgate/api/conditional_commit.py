@@ -120,26 +120,29 @@ class _Sorted:
                 self.has_unknown = True
 
 
-def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def handle(node: Node, call: Call, request: OffsetCommitRequest) -> None:
     """Answer with an error code for each partition, in the order asked."""
+    if len(request.topics) > MOST_TOPICS_AT_ONCE:
+        steps = _sorted_in_steps(node, call.api_version, request)
+        call.in_steps(steps, lambda found: _commit_later(node, call, request, found))
+        return
     found = _Sorted()
-    if len(request.topics) <= MOST_TOPICS_AT_ONCE:
-        for topic in request.topics:
-            found.add(node, call.api_version, topic)
-        _commit(node, call, request, found)
-    else:
-        steps = _add_in_steps(node, call.api_version, request, found)
-        call.in_steps(steps, lambda nothing: _commit(node, call, request, found))
-    return None
+    for topic in request.topics:
+        found.add(node, call.api_version, topic)
+    _commit(node, call, request, found)
 
 
-def _add_in_steps(
-    node: Node, version: int, request: OffsetCommitRequest, found: _Sorted
-) -> RequestSteps[None]:
+def _sorted_in_steps(node: Node, version: int, request: OffsetCommitRequest) -> RequestSteps[_Sorted]:
+    found = _Sorted()
     for topic in request.topics:
         yield None
         found.add(node, version, topic)
-    found.refuse_deleted(request, unknown_topic_error(version))
+    return found
+
+
+def _commit_later(node: Node, call: Call, request: OffsetCommitRequest, found: _Sorted) -> None:
+    found.refuse_deleted(request, unknown_topic_error(call.api_version))
+    _commit(node, call, request, found)
 
 
 def _commit(node: Node, call: Call, request: OffsetCommitRequest, found: _Sorted) -> None:

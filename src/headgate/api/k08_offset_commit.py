@@ -36,7 +36,8 @@ from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetComm
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error code for each partition, in the order of the request."""
     if call.api_version >= conditional_commit.SINCE_VERSION and conditional_commit.is_wanted(request):
-        return conditional_commit.handle(node, call, request)
+        conditional_commit.handle(node, call, request)
+        return None
     if len(request.topics) > conditional_commit.MOST_TOPICS_AT_ONCE:
         call.in_steps(
             sort_out_in_steps(node, call.api_version, request),
