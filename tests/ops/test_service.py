@@ -90,6 +90,30 @@ def test_the_command_of_the_unit_starts_a_server_at_other_addresses(tmp_path: Pa
     assert '"event": "ready"' in log
 
 
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told_when_the_server_is_ready_and_when_it_stops(
+    tmp_path: Path, is_abstract: bool
+) -> None:
+    """By the socket that systemd names, a file or an abstract one; `systemctl start` waits for the first."""
+    assert re.findall(r"^Type=(.*)$", UNIT.read_text(), re.MULTILINE) == ["notify"]
+    address = f"@headgate-test-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(address.replace("@", "\0"))
+        supervisor.settimeout(30)
+        port = free_port()
+        words = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}"]
+        environment = os.environ | {"NOTIFY_SOCKET": address}
+        server = subprocess.Popen([sys.executable, "-m", "headgate", *words], env=environment)
+        try:
+            assert supervisor.recv(100) == b"READY=1"
+            socket.create_connection(("127.0.0.1", port), 10).close()
+            server.send_signal(signal.SIGTERM)
+            assert supervisor.recv(100) == b"STOPPING=1"
+        finally:
+            server.terminate()
+        assert server.wait(30) == 0
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed (Debian: systemd)"
 )

@@ -29,6 +29,7 @@ from headgate.server.memory import collect_cycles_rarely, give_back_large_blocks
 from headgate.server.node import BrokerNode
 from headgate.server.process_gauges import Build, process_gauges
 from headgate.server.scraping import metrics_server
+from headgate.server.supervision import READY, STOPPING, tell_supervisor
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.unfinished_import import refuse_unfinished_import
 
@@ -183,7 +184,9 @@ async def _serve_node(
         _log_ready(node, loop.time() - began)
         with node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
+            tell_supervisor(READY)
             await stop.wait()
+            tell_supervisor(STOPPING)
             logger.info("stopping")
     finally:
         if watch is not None:
