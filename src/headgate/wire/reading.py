@@ -57,7 +57,7 @@ _WEIGHT_WITH_ARRAYS: Final = 10
 """Of an element that has arrays of its own, such as a topic with partitions: it costs as much as many of its
 partitions, also if it has none.
 """
-_OTHER_WEIGHTS: Final = {"OffsetCommitRequestTopic": 15}
+_OTHER_WEIGHTS: Final = {"OffsetCommitRequestTopic": 30}
 """The topics of a commit are recorded in one step."""
 _TINY: Final = ("int8", "bool")
 """Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and

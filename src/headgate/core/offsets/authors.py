@@ -9,8 +9,7 @@ import numpy as np
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import Change, ChangeAuthor, ColumnBatch, OffsetBatch, OffsetCommit, OffsetTombstone
-from headgate.records.offset_commit import names_of
-from headgate.records.offset_rows import OffsetRows
+from headgate.records.offset_rows import OffsetRows, split_prefix
 
 LONGEST_CLIENT_ID = 255
 """In characters; a longer one is cut."""
@@ -58,10 +57,11 @@ def _topics_of(change: Change) -> Iterator[tuple[TopicName, int]]:
         case ColumnBatch():
             yield change.shape.topic, len(change)
         case OffsetRows():
-            names = [names_of(prefix)[1] for prefix in change.prefixes]
+            names = [TopicName(split_prefix(prefix)[1].decode()) for prefix in change.prefixes]
             starts = np.flatnonzero(np.diff(change.stretch_of, prepend=-1))
+            stretches = change.stretch_of.tolist()
             ends = [*starts[1:].tolist(), len(change)]
             for start, end in zip(starts.tolist(), ends, strict=True):
-                yield names[change.stretch_of[start]], end - start
+                yield names[stretches[start]], end - start
         case OffsetCommit() | OffsetTombstone():
             yield change.topic, 1
