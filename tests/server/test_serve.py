@@ -46,6 +46,10 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["--set", "process.roles=broker"],
             "process.roles is not a setting of Headgate; it is always broker,controller",
         ),
+        (
+            ["--set", "offsets.topic.replication.factor=1"],
+            "offsets.topic.replication.factor is not a setting of Headgate; leave it out",
+        ),
         (["--set", "num.partitions=many"], "num.partitions=many: a whole number is expected"),
         (["--set", "num.partitions=0"], "num.partitions=0: a value from 1 to 2147483647 is expected"),
         (["--set", "num.partitions"], "--set num.partitions: name=value is expected"),

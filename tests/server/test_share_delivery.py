@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.server.clients import T
 from tests.server.disk import new_disk
 from tests.server.share_members import LOCK_MS, Got, Scene, play, started, until
@@ -194,14 +195,16 @@ def test_refused_requests() -> None:
     play(story)
 
 
-def test_too_many_sessions() -> None:
-    """A session beyond the limit is refused, after the time that the client waits."""
+def test_too_many_sessions(caplog: pytest.LogCaptureFixture) -> None:
+    """A session beyond the limit is refused, after the time that the client waits; the log tells it."""
 
     async def story(scene: Scene) -> None:
         await scene.member("a").fetch(0)
         late = scene.member("b")
         await late.fetch(0, wait_ms=1_000)
         assert late.top_error == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        (line,) = [vars(one) for one in caplog.records if one.getMessage() == "no more share sessions"]
+        assert (line["sessions"], line["partitions"], line["not_logged"]) == (1, 1, 0)
 
     play(story, group_share_max_share_sessions="1")
 

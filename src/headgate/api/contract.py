@@ -333,6 +333,10 @@ class ShareDelivery(Protocol):
         """End a session, and release what its member has acquired; do nothing if it has ended."""
         ...
 
+    def session_refused(self, call: Call) -> None:
+        """Log that there are too many sessions, or too many partitions in them, for this client's request."""
+        ...
+
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""
         ...

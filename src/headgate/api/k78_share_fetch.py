@@ -279,7 +279,10 @@ def _refuse(
 ) -> ShareFetchResponse | None:
     """Return the error, later if there are too many sessions: the client would ask again at once."""
     response = ShareFetchResponse(error_code=error)
-    if error != ErrorCode.SHARE_SESSION_LIMIT_REACHED or request.max_wait_ms <= 0:
+    if error != ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+        return response
+    node.shares.session_refused(call)
+    if request.max_wait_ms <= 0:
         return response
     cancel = node.call_later(request.max_wait_ms, call.guard(lambda: call.answer(response)))
     call.when_lost(cancel)

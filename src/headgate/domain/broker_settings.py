@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headgate.domain.setting import (
@@ -483,6 +483,55 @@ SAID_ELSEWHERE: Mapping[str, str] = {
     "log.dirs": "the option --data-dir",
 }
 """Settings of Kafka that Headgate takes by another name, with that name."""
+
+LEFT_OUT: Sequence[str] = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.*",
+    "background.threads",
+    "queued.max.requests",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "auto.leader.rebalance.enable",
+    "replica.*",
+    "broker.rack",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "process.roles",
+    "controller.*",
+    "metadata.*",
+    "listener.*",
+    "inter.broker.*",
+    "security.*",
+    "ssl.*",
+    "sasl.*",
+    "authorizer.class.name",
+    "*.policy.class.name",
+    "delegation.token.*",
+    "quota.*",
+    "*.quota.*",
+    "metric.*",
+    "metrics.*",
+    "remote.*",
+    "log.local.*",
+    "log.flush.*",
+    "log.preallocate",
+    "log.segment.delete.delay.ms",
+    "log.index.size.max.bytes",
+    "log.cleaner.threads",
+    "log.cleaner.io.*",
+    "group.coordinator.*",
+    "group.streams.*",
+    "group.consumer.assignor.offload.enable",
+    "group.consumer.regex.refresh.interval.ms",
+)
+"""Settings of Kafka, as patterns, that have no meaning here: `docs/from-kafka.md` names them."""
 
 ALWAYS: Mapping[str, str] = {
     "group.coordinator.rebalance.protocols": "classic,consumer",

@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
+from fnmatch import fnmatchcase
 from typing import Any
 
-from headgate.domain.broker_settings import ALWAYS, BROKER_SETTINGS, IN_OTHER_UNITS, SAID_ELSEWHERE
+from headgate.domain.broker_settings import (
+    ALWAYS,
+    BROKER_SETTINGS,
+    IN_OTHER_UNITS,
+    LEFT_OUT,
+    SAID_ELSEWHERE,
+)
 from headgate.domain.group_settings import GROUP_SETTINGS
 from headgate.domain.setting import LONG_MAX, PAGE_CACHE, SYNC, InvalidSetting, Kind, Setting
 from headgate.domain.topic_settings import TOPIC_SETTINGS
@@ -48,6 +55,8 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
             f"{name} is not a setting of the broker; each group has its own {of_group}: "
             "see `headgate configs --alter --group`, or alter_configs of the Admin API"
         )
+    if table is BROKER_SETTINGS and any(fnmatchcase(name, pattern) for pattern in LEFT_OUT):
+        raise InvalidSetting(f"{name} is not a setting of Headgate; leave it out")
     hint = did_you_mean(name, table, likeness=0.5)
     raise InvalidSetting(f"there is no setting called {name}" + (f"; {hint}" if hint else ""))
 

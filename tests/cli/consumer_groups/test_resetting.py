@@ -107,6 +107,22 @@ def test_an_export_can_be_imported(command: Command, group: str, tmp_path: Path)
     assert committed(command, "other") == {1: 2}
 
 
+def test_a_file_for_all_groups_makes_no_new_group(command: Command, group: str, tmp_path: Path) -> None:
+    """A name that is mistyped, or of another cluster, is told; the groups that exist are reset."""
+    saved = tmp_path / "saved.csv"
+    saved.write_text(f"{group},flights,0,1\n{group}x,flights,1,2\n")
+    words = ("--reset-offsets", "--all-groups", "--from-file", saved, "--execute")
+    done = command(*words)
+    assert (done.exit_code, f"there is no group called {group}x; did you mean {group}?" in done.stderr) == (
+        1,
+        True,
+    )
+    assert committed(command, group)[0] == 1
+    assert f"{group}x" not in command("--list").stdout.split()
+    assert command(*words, "--create").exit_code == 0
+    assert committed(command, f"{group}x") == {1: 2}
+
+
 def test_a_group_of_a_file_keeps_the_spaces_in_its_name(tmp_path: Path) -> None:
     """Otherwise the export of one group would set the offsets of another."""
     path = tmp_path / "saved.csv"

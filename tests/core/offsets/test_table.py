@@ -13,6 +13,7 @@ from tests.core.shard_states import offsets_of_topic
 
 from headgate.core.offsets import names, reclaiming
 from headgate.core.offsets import table as tables
+from headgate.core.offsets.key_names import KeyNames
 from headgate.core.offsets.stored import StoredOffset
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -51,6 +52,19 @@ def find(table: OffsetTable, place: Place) -> StoredOffset | None:
 def remove(table: OffsetTable, place: Place) -> bool:
     """Remove the offset of a place; return whether there was one."""
     return table.remove(GroupId(place[0]), TopicName(place[1]), place[2])
+
+
+def test_names_are_looked_up_once_for_many_partitions_with_high_numbers() -> None:
+    """Of a topic or group that is not known, too: a request may have a million of them."""
+    table = OffsetTable()
+    high = range(1 << 18, (1 << 18) + 500)
+    table.put(offset_at(("g", "t", high[7]), 5))
+    for group_id, topic in (("g", "t"), ("g", "unknown"), ("unknown", "t")):
+        with patch.object(KeyNames, "_find", autospec=True, side_effect=KeyNames._find) as look_ups:
+            found = table.get_each(GroupId(group_id), TopicName(topic), [*range(500), *high, -1, -2])
+        assert look_ups.call_count <= 4
+        there = {partition: one.offset for partition, one in found if one is not None}
+        assert there == ({high[7]: 5} if (group_id, topic) == ("g", "t") else {})
 
 
 places = st.tuples(

@@ -61,7 +61,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     surveyor = Surveyor(admin.cluster)
     targets, partitions = targets_of(admin, options, surveyor)
     refused: dict[str, str] = {}
-    if not options.all_groups:
+    if options.from_file is not None or not options.all_groups:
         refused = not_to_change(admin.cluster, targets, are_shares=False, may_be_new=options.create)
     done: list[tuple[str, list[PlannedOffset]]] = []
     # Some at a time: the rest is planned from what is committed when its turn comes.

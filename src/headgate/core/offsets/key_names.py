@@ -97,11 +97,13 @@ class KeyNames:
 
     def key_of(self, group_id: GroupId, topic: TopicName, partition: int) -> int | None:
         """Return the key of any partition, or None if a name is unknown; intern nothing."""
-        if 0 <= partition <= PARTITION_MASK:
-            base = self.base_of(group_id, topic)
-        else:
-            base = self._find(group_id.encode(), _high_name(topic.encode(), partition >> PARTITION_BITS))
+        high = partition >> PARTITION_BITS
+        base = self.base_of_high(group_id, topic, high) if high else self.base_of(group_id, topic)
         return None if base is None else base | partition & PARTITION_MASK
+
+    def base_of_high(self, group_id: GroupId, topic: TopicName, high: int) -> int | None:
+        """Return the base of partitions with these high bits, which are not 0; intern nothing."""
+        return self._find(group_id.encode(), _high_name(topic.encode(), high))
 
     def _find(self, group_name: bytes, topic_name: bytes) -> int | None:
         group, topic_id = self.groups.find(group_name), self.topics.find(topic_name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.key_names import NO_BASE, KeyNames
-from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_MASK
+from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK
 from headgate.core.offsets.rows import Keys, Rows, Version
 from headgate.core.offsets.snapshot import texts_of
 from headgate.core.offsets.stored import StoredOffset
@@ -207,14 +207,16 @@ class OffsetValues:
         self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]
     ) -> list[tuple[int, StoredOffset | None]]:
         """Return the committed offset, or None, of each of these partitions."""
-        base = self._names.base_of(group_id, topic)
+        names, find = self._names, self._rows.find
+        bases = {0: names.base_of(group_id, topic)}
         found: list[tuple[int, StoredOffset | None]] = []
         for partition in partitions:
-            if base is not None and 0 <= partition <= PARTITION_MASK:
-                row = self._rows.find(base | partition)
-                found.append((partition, self._stored(row) if row >= 0 else None))
-            else:
-                found.append((partition, self.get(group_id, topic, partition)))
+            high = partition >> PARTITION_BITS
+            if high not in bases:
+                bases[high] = names.base_of_high(group_id, topic, high)
+            base = bases[high]
+            row = NONE if base is None else find(base | partition & PARTITION_MASK)
+            found.append((partition, self._stored(row) if row >= 0 else None))
         return found
 
     def _row(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
@@ -338,8 +340,8 @@ class OffsetValues:
     def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
         """Return the committed offset of each partition, with or without metadata; -1 for none."""
         if len(partitions) < NARROWEST_WIDE or _any_high(partitions):
-            rows = [self._row(group_id, topic, partition) for partition in partitions.tolist()]
-            return np.array([self._rows.offsets[row] if row >= 0 else NONE for row in rows], np.int64)
+            stored = self.get_each(group_id, topic, partitions.tolist())
+            return np.array([NONE if one is None else one.offset for _, one in stored], np.int64)
         base = self._names.base_of(group_id, topic)
         if base is None:
             return np.full(len(partitions), NONE)

@@ -72,6 +72,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions, as they count for the limit."""
+        return self._partition_count
+
     def count(self, group_id: GroupId) -> int:
         """Return the number of sessions of a group."""
         return self._by_group.get(group_id, 0)

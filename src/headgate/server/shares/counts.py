@@ -38,6 +38,8 @@ class ShareCounts:
         """Decides which of these are logged."""
         self.failed_writes = Seldom(FAILURES_TOLD)
         """Decides which failed writes of states are logged."""
+        self.refused_sessions = Seldom(FAILURES_TOLD)
+        """Decides which refusals of sessions are logged: their clients try again and again."""
 
     def count_acquired(self, acquired: Sequence[AcquiredRecords]) -> None:
         """Count what a fetch acquired."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
-from headgate.api.contract import RequestSteps
+from headgate.api.contract import Call, RequestSteps
 from headgate.core.pause.commands import ReadPauses
 from headgate.core.share.fetching import (
     AcknowledgeErrors,
@@ -40,6 +41,8 @@ from headgate.server.shares.settings import ShareGroupSettings
 from headgate.server.shares.surroundings import Surroundings
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
+
+logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1_000
 _RELEASED_AT_ONCE: Final = 20
@@ -255,6 +258,21 @@ class ShareDelivery:
         """
         if not session.has_ended:
             self._close([session])
+
+    def session_refused(self, call: Call) -> None:
+        """Log that a member gets no session, or no more partitions in it: there are too many."""
+        told = self._counts.refused_sessions
+        if told.is_time():
+            logger.warning(
+                "no more share sessions",
+                extra={
+                    "client": call.client_id,
+                    "host": call.client_host,
+                    "sessions": len(self.sessions),
+                    "partitions": self.sessions.partition_count,
+                    "not_logged": told.take_skipped(),
+                },
+            )
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""
