@@ -34,14 +34,15 @@ from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, leading_fields, mix
 from headgate.wire.wide_reading import WideArray, read_wide
 
 MOST_ELEMENTS: Final = 1_500_000
-"""Elements of all arrays of one request, those within elements included, each by its weight: all partitions
-that a server may have can be named.
+"""Elements of all arrays of one request, those within elements included, each by its weight: more than a
+million partitions, or a hundred thousand topics.
 """
 _FEWER_ELEMENTS: Final = {
     "AlterConfigsRequest": 300_000,
     "CreateTopicsRequest": 200_000,
     "DeleteTopicsRequest": 100_000,
     "DescribeLogDirsRequest": 500_000,
+    "DescribeTopicPartitionsRequest": 200_000,
     "JoinGroupRequest": 1_000,
     "LeaveGroupRequest": 100_000,
     "OffsetForLeaderEpochRequest": 500_000,
@@ -57,8 +58,6 @@ _WEIGHT_WITH_ARRAYS: Final = 10
 """Of an element that has arrays of its own, such as a topic with partitions: it costs as much as many of its
 partitions, also if it has none.
 """
-_OTHER_WEIGHTS: Final = {"OffsetCommitRequestTopic": 30}
-"""The topics of a commit are recorded in one step."""
 _TINY: Final = ("int8", "bool")
 """Kinds of elements that are not counted: acknowledgements have a type for each of millions of records, and
 memory has each of these values once.
@@ -73,9 +72,6 @@ def _weight(field: FieldLayout) -> int:
     """Return as how many elements one element of an array counts."""
     if field.struct_type is None:
         return _WEIGHT_OF_TEXT if field.kind == "string" else 1
-    other = _OTHER_WEIGHTS.get(field.struct_type.__name__)
-    if other is not None:
-        return other
     has_arrays = any(one.is_array and one.kind not in _TINY for one in layout_of(field.struct_type))
     return _WEIGHT_WITH_ARRAYS if has_arrays else 1
 

@@ -101,3 +101,22 @@ def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPa
     sessions.end(second)
     list(sessions.change_in_steps(second, late))
     _session(sessions.begin_fetch(_ask(0, "other", added=[A, B, *more[:2]])))
+
+
+def test_two_requests_of_a_session_that_change_it_in_steps_are_counted_alike() -> None:
+    """The steps of both alternate; some partitions are there already, and some are named twice."""
+    sessions = ShareSessions(10)
+    session = _session(sessions.begin_fetch(_ask(0, added=[A])))
+    more = [(TopicId(b"c" * 16), index) for index in range(3)]
+    first, second = _ask(1, added=[A, *more, more[0]]), _ask(2, added=[B, *more[1:]], forgotten=[A, more[0]])
+    running = []
+    for request in (first, second):
+        assert sessions.begin_long_fetch(request) is session
+        running.append(sessions.change_in_steps(session, request))
+    for steps in (*running, *running):
+        next(steps, None)
+    for steps in reversed(running):
+        list(steps)
+    assert sessions.partition_count == len(session.partitions) == 3
+    sessions.end(session)
+    assert sessions.partition_count == 0

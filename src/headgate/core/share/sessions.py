@@ -104,14 +104,19 @@ class ShareSessions:
         """Change the partitions of a session, which `begin_long_fetch` returned for this request."""
         if request.epoch == FINAL_EPOCH:
             return
+        partitions, more = session.partitions, 0
         for some in _some_at_a_time(request.added):
-            session.partitions.update(dict.fromkeys(some))
+            more -= len(partitions)
+            partitions.update(dict.fromkeys(some))
+            more += len(partitions)
             yield None
         for some in _some_at_a_time(() if request.epoch == INITIAL_EPOCH else request.forgotten):
+            more -= len(partitions)
             for key in some:
-                session.partitions.pop(key, None)
+                partitions.pop(key, None)
+            more += len(partitions)
             yield None
-        self._count(session, len(session.partitions))
+        self._count(session, session.counted - len(request.added) + more)
 
     def begin_acknowledge(self, request: SessionRequest) -> ShareSession | ErrorCode:
         """Return the session of an acknowledgement, or the error of the whole response."""
