@@ -188,10 +188,10 @@ def test_a_run_killed_at_any_write_is_finished_by_the_next(
         lambda step: broker.append(0, [commit(100 + step), event()]),
         check_all,
     )
-    # Two files of commits, one each of events and rebalances, three of states, the progress four times, and
-    # two samples, one each of four tables without rows, and the progress after the check of past days and at
-    # the end.
-    assert writes == 19
+    # The run id, two files of commits, one each of events and rebalances, three of states, the progress four
+    # times, and two samples, one each of four tables without rows, and the progress after the check of past
+    # days and at the end.
+    assert writes == 20
 
 
 def test_large_logs_are_landed_range_by_range(
@@ -325,7 +325,8 @@ def test_past_days_become_one_file_wherever_the_merge_is_killed(
         if survived:
             break
     assert survived
-    assert step == 13  # of two tables one write, one rename and three deletions each; the progress thrice
+    # Of two tables one write, one rename and three deletions each; the progress thrice, the run id once.
+    assert step == 14
 
 
 def test_merged_files_are_limited_by_the_size_of_their_rows(

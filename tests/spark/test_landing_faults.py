@@ -59,7 +59,7 @@ from headgate.spark.landing.job import SourceAway
 from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
-from headgate.spark.landing.work import Result, Task
+from headgate.spark.landing.work import RUN_ID_FILE, Result, Task
 from headgate.spark.options import OptionError
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
@@ -89,6 +89,41 @@ def test_a_second_run_at_the_same_time_is_refused(broker: Broker, tmp_path: Path
     broker.append(0, [commit(51)])
     land(str(broker.directory), f"file://{target}")
     check(broker, target)
+
+
+def test_workers_that_do_not_see_the_target_land_nothing(broker: Broker, tmp_path: Path) -> None:
+    """A path of the driver's machine, on a cluster. The next run, with a shared folder, misses no row."""
+    target, elsewhere = tmp_path / "tables", tmp_path / "elsewhere"
+
+    def on_another_machine(tasks: Sequence[Any]) -> list[Any]:
+        return run_here([replace(task, target=str(elsewhere)) for task in tasks])
+
+    for _ in range(2):
+        with pytest.raises(LandingRefused, match="is not the same folder on all machines"):
+            land(str(broker.directory), str(target), on_another_machine)
+        assert visible(elsewhere) == []
+    land(str(broker.directory), str(target))
+    check(broker, target)
+
+
+def test_workers_with_another_working_directory_land_into_the_same_target(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each executor of a Spark cluster has one of its own."""
+    (tmp_path / "driver").mkdir()
+    (tmp_path / "worker").mkdir()
+
+    def in_a_worker(tasks: Sequence[Any]) -> list[Any]:
+        monkeypatch.chdir(tmp_path / "worker")
+        try:
+            return run_here(tasks)
+        finally:
+            monkeypatch.chdir(tmp_path / "driver")
+
+    monkeypatch.chdir(tmp_path / "driver")
+    land(str(broker.directory), "./tables", in_a_worker)
+    check(broker, tmp_path / "driver/tables")
+    assert not any((tmp_path / "worker").iterdir())
 
 
 def test_readers_do_not_see_a_file_that_is_not_complete(
@@ -465,7 +500,9 @@ def test_a_progress_that_is_older_than_the_tables_is_refused(
 def contents(target: Path) -> dict[Path, bytes]:
     """Return all files of the tables and of their states."""
     return {
-        file: file.read_bytes() for file in target.rglob("*") if file.is_file() and file.name != NAME[10:]
+        file: file.read_bytes()
+        for file in target.rglob("*")
+        if file.is_file() and str(file.relative_to(target)) not in (NAME, RUN_ID_FILE)
     }
 
 

@@ -66,6 +66,11 @@ class Folder:
         system, root = self._open()
         return Path(root) if isinstance(system, fs.LocalFileSystem) else None
 
+    def absolute(self) -> Folder:
+        """Return the folder for processes with other working directories, such as Spark's workers."""
+        path = self.local_path()
+        return self if path is None else Folder(str(path))
+
     def location(self) -> str:
         """Return the path of a local folder, else the URI."""
         path = self.local_path()

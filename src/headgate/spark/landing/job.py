@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from headgate.spark.landing.progress import (
 from headgate.spark.landing.sampling import remove_unfinished_sample, sample
 from headgate.spark.landing.until import complete_until, written_until
 from headgate.spark.landing.work import (
+    RUN_ID_FILE,
     Done,
     Failed,
     Failure,
@@ -142,7 +144,7 @@ def landings(
     chosen = None if tables is None else _checked(tables)
     name, value = source_option(source)
     checked = parse({**options, name: value, "subscribe": GROUP_OFFSETS_TOPIC, "timeout": timeout})
-    folder = Folder(target)
+    folder = Folder(target).absolute()
 
     def land_once(is_sampling: bool) -> Landed:
         try:
@@ -290,9 +292,11 @@ def _run_ranges(job: _Job, progress: Progress, tasks: Sequence[LandingTask]) -> 
 
 
 def _run(job: _Job, tasks: Sequence[Task]) -> list[Done | Smaller]:
-    """Run tasks. Raises LandingRefused, LandingFailed."""
+    """Run tasks, which look whether they see this target. Raises LandingRefused, LandingFailed."""
     found: list[Done | Smaller] = []
-    for result in job.run(tasks):
+    run_id = uuid.uuid4().hex
+    job.folder.write(RUN_ID_FILE, run_id.encode())
+    for result in job.run([replace(task, run_id=run_id) for task in tasks]):
         if isinstance(result, Failed):
             raise _ERRORS[result.failure](result.message)
         found.append(result)

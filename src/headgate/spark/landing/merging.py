@@ -47,6 +47,8 @@ class MergeTask:
     target: str
     table: str
     folder: str
+    run_id: str = ""
+    """As in `LandingTask`."""
 
 
 def merge_tasks(target: Folder, chosen: Sequence[str], today: str) -> list[MergeTask]:

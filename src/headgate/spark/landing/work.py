@@ -19,7 +19,7 @@ from headgate.spark.landing import current, groups, tables
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.merging import MergeTask, merge, with_size
 from headgate.spark.landing.ordering import by_date, sorted_rows
-from headgate.spark.landing.progress import LandingRefused
+from headgate.spark.landing.progress import HOME, LandingRefused
 from headgate.spark.landing.reading import LogRange, TooLarge, options_of, read_range
 from headgate.spark.landing.state import load_groups, load_offsets, save_groups, save_offsets
 from headgate.spark.memory import keep_freed_memory
@@ -33,6 +33,8 @@ MOST_OFFSETS = 2_000_000
 
 MOST_OF_OTHERS = 200_000
 """The same for other logs than that of the group coordinator: one of their records may be large."""
+RUN_ID_FILE = f"{HOME}/run"
+"""Has a text of the driver's, by which workers see that the target is the same folder for them."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class LandingTask:
     """The first offset of the log."""
     is_first: bool
     """Whether nothing of the partition was landed before."""
+    run_id: str = ""
+    """What the driver has written into RUN_ID_FILE of the target; empty: it is not looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +111,23 @@ def try_task(task: Task) -> Result:
     """Do the work of a task; return a failure as a value."""
     keep_freed_memory()
     try:
+        _check_target(task)
         if isinstance(task, LandingTask):
             return land_range(task)
         merge(task)
         return Done(None, -1, {})
     except (LandingRefused, MissingData, CorruptLog, ClientError, OSError) as problem:
         return Failed(str(problem), failure_of(problem))
+
+
+def _check_target(task: Task) -> None:
+    """Raise LandingRefused if the target is not the driver's: its files would be in no table."""
+    if task.run_id and Folder(task.target).read(RUN_ID_FILE) != task.run_id.encode():
+        raise LandingRefused(
+            f"{task.target} is not the same folder on all machines, or another run lands into it: the driver "
+            f"has written {RUN_ID_FILE} there, and a worker does not find it. Name a folder or a URI that "
+            "all machines share"
+        )
 
 
 def failure_of(problem: Exception) -> Failure:
