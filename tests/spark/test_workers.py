@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.test_landing import Broker, broker
 from tests.waiting import wait_until
 
+from headgate.fleet import audit
 from headgate.fleet.audit import run_on_spark as run_audit_on_spark
 from headgate.spark.landing import run_on_spark as run_landing_on_spark
 from headgate.spark.landing.workers import run_in_workers
-from headgate.spark.options import OptionError
+from headgate.spark.options import OptionError, parse
+from headgate.spark.source import plan
+
+__all__ = ["broker"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,3 +96,34 @@ def test_a_session_of_spark_connect_is_refused_with_what_to_do(
     session: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(OptionError, match=r"Spark Connect cannot .*: leave out run_on_spark.*spark-submit"):
         run_on_spark(session)
+
+
+def test_an_audit_and_a_landing_are_given_to_the_workers_by_the_same_function(
+    spark: SparkSession, broker: Broker
+) -> None:
+    """The documents name one `run_on_spark` for both."""
+    source = str(broker.directory)
+    here = audit(source)
+    assert len(here) > 0
+    assert audit(source, run=run_landing_on_spark(spark)) == here
+    assert audit(source, run=run_audit_on_spark(spark)) == here
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_directory_that_a_worker_does_not_have_is_no_loss_of_data(broker: Broker, fails: str) -> None:
+    """It is on another machine: nothing was deleted, and an empty result would be wrong."""
+    options = parse(
+        {"path": str(broker.directory), "subscribe": "__consumer_offsets", "failOnDataLoss": fails}
+    )
+    parts = list(plan(options))
+    broker.directory.rename(broker.directory.with_name("elsewhere"))
+    with pytest.raises(FileNotFoundError, match="no data directory is here; a worker on another machine"):
+        for part in parts:
+            assert not list(part.scans())
+
+
+def test_a_relative_directory_is_that_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each executor of a Spark cluster has a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    options = parse({"path": "data", "subscribe": "t"})
+    assert options.path == tmp_path / "data"

@@ -59,6 +59,10 @@ class AuditTask:
     now: Millis
     is_kafka: bool
 
+    def result(self) -> PartitionFacts:
+        """Look at the partition; a failure is a value."""
+        return look(self)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -147,7 +151,10 @@ def look_at(source: str, further: Mapping[str, str] = NO_OPTIONS) -> Source:
         ends = known_ends(cluster, response)
         own = tuple(sorted(where.partition for where in ends if where.topic == GROUP_OFFSETS_TOPIC))
         if not own:
-            raise MissingData(f"{source} has no {GROUP_OFFSETS_TOPIC}: no group ever committed there")
+            raise MissingData(
+                f"{source} tells of no {GROUP_OFFSETS_TOPIC}: no group ever committed there, or this user "
+                "may not describe the topic"
+            )
         retention = broker_setting(cluster, RETENTION)
         retentions = own_settings_of_groups(cluster, OWN_RETENTION)
         is_kafka = DescribeOffsetExpiryRequest.API_KEY not in cluster.any_node().versions

@@ -146,7 +146,7 @@ def parse(given: Mapping[str, str], topic: str | None = None, others: Iterable[s
     columns = values.get("columns")
     return Options(
         topics=topics,
-        path=local_path(path) if path else None,
+        path=local_path(path).absolute() if path else None,
         bootstrap_servers=values.get("kafka.bootstrap.servers"),
         starting_offsets=_bounds("startingOffsets", values.get("startingOffsets", "earliest"), topics),
         ending_offsets=_bounds("endingOffsets", values.get("endingOffsets", "latest"), topics),

@@ -9,6 +9,7 @@ that compaction replaced since is not read: it lacks records that were moved to 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -85,6 +86,9 @@ class SegmentPart:
     def _explain_missing(self, problem: FileNotFoundError) -> None:
         """Raise the reason: retention removes the first segments of a log, compaction replaces any."""
         path = self.file.path
+        if not path.parent.parent.is_dir():
+            why = "no data directory is here; a worker on another machine cannot read it"
+            raise FileNotFoundError(errno.ENOENT, why, str(path.parent.parent)) from problem
         if path.parent.is_dir():
             left = segment_files(path.parent)
             if left and left[0].base_offset <= self.file.base_offset:

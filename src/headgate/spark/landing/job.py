@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.client.errors import ClientError
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
@@ -52,6 +52,7 @@ from headgate.spark.landing.work import (
     Task,
     ends_of_ranges,
     failure_of,
+    result_of,
     try_task,
 )
 from headgate.spark.landing.workers import context_of, run_in_workers
@@ -93,13 +94,13 @@ def run_here(tasks: Sequence[Task]) -> list[Result]:
     return [try_task(task) for task in tasks]
 
 
-def run_on_spark(spark: SparkSession) -> Run:
-    """Run the tasks in the workers of a session, one Spark task each.
+def run_on_spark(spark: SparkSession) -> Callable[[Sequence[Any]], list[Any]]:
+    """Run the tasks of a landing, or of an audit, in the workers of a session, one Spark task each.
 
     Raises OptionError for a session of Spark Connect.
     """
     context_of(spark)
-    return lambda tasks: run_in_workers(spark, try_task, tasks)
+    return lambda tasks: run_in_workers(spark, result_of, tasks)
 
 
 def land(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,6 +78,15 @@ class Done:
     is_torn: bool = False
 
 
+@runtime_checkable
+class Work(Protocol):
+    """A task that workers do for something else than a landing, such as an audit."""
+
+    def result(self) -> object:
+        """Do it. A failure is a value, because Spark would wrap an exception."""
+        ...
+
+
 class Failure(Enum):
     """What a failure means for the job."""
 
@@ -118,6 +128,11 @@ def try_task(task: Task) -> Result:
         return Done(None, -1, {})
     except (LandingRefused, MissingData, CorruptLog, ClientError, OSError) as problem:
         return Failed(str(problem), failure_of(problem))
+
+
+def result_of(task: Task | Work) -> Any:
+    """Return the result of a task of a landing, or of another one."""
+    return task.result() if isinstance(task, Work) else try_task(task)
 
 
 def _check_target(task: Task) -> None:
