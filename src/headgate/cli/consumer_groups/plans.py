@@ -10,6 +10,7 @@ from headgate.admin import ClientError, PlannedOffset, PlannedRestore
 from headgate.admin.csv_rows import csv_writer
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import Columns, Row, print_json, print_rows, say
+from headgate.client.errors import MOST_NAMED
 
 PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset")
 
@@ -52,10 +53,19 @@ def printed_if_it_ends_early(options: Options, done: Sized, print_done: Callable
 def _export(rows: Sequence[Row], *, is_one: bool) -> None:
     """Print Kafka's CSV format, which --from-file reads: no heading, and no group if there is only one.
 
-    It cannot represent offsets to be removed, which are omitted.
+    It cannot represent offsets to be removed, which are omitted, and told.
     """
     writer = csv_writer(sys.stdout)
     names = ("topic", "partition", "new_offset")
     for row in rows:
         if row["new_offset"] is not None:
             writer.writerow([row[name] for name in (names if is_one else ("group", *names))])
+    removed = [
+        f"{row['group']} {row['topic']}-{row['partition']}" for row in rows if row["new_offset"] is None
+    ]
+    if removed:
+        rest = f" and {len(removed) - MOST_NAMED} more" if len(removed) > MOST_NAMED else ""
+        say(
+            "the format of --export cannot say that an offset is removed; left out: "
+            f"{', '.join(removed[:MOST_NAMED])}{rest}"
+        )
