@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 5.0
 _EMPTY = "Empty"
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_CLEAR = "\x1b[H\x1b[2J"
+_OTHER_LINES = 4
+"""Of a look on a terminal: two headings, the number of further rows, and the line of the cursor."""
 _COLUMNS = (
     "group",
     "topic",
@@ -304,9 +307,19 @@ def _print(
     else:
         if options.watch:
             print(_heading(options), end="")
-        print_rows(rows, columns, "lags", options.output)
+        shown = _that_fit(rows) if options.watch else rows
+        print_rows(shown, columns, "lags", options.output)
+        if len(shown) < len(rows):
+            print(f"... and {len(rows) - len(shown)} more with less lag")
     sys.stdout.flush()
     return FOUND if options.above is not None and rows else 0
+
+
+def _that_fit(rows: list[Row]) -> list[Row]:
+    """Return the first rows, as many as a terminal has lines for; the largest lags would scroll away."""
+    from headgate.cli.printing import has_escapes
+
+    return rows[: max(shutil.get_terminal_size().lines - _OTHER_LINES, 1)] if has_escapes() else rows
 
 
 def _heading(options: Options) -> str:

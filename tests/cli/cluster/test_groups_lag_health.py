@@ -159,6 +159,22 @@ def test_watching_tells_rates(headgate: Headgate, behind: str) -> None:
     assert [look.split(",")[1] for look in looks] == [behind, behind]
 
 
+def test_watching_on_a_low_terminal_shows_the_largest_lags(
+    headgate: Headgate, behind: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is counted; it would push them off the screen. What was above the first look stays there."""
+    with Admin(bootstrap_servers) as admin:
+        for number in range(3):
+            admin.alter_offsets(f"{behind}-{number}", {TopicPartition(behind, 0): number})
+    monkeypatch.setattr("headgate.cli.printing.has_escapes", lambda: True)
+    monkeypatch.setenv("LINES", "6")
+    names = [word for number in range(3) for word in ("--group", f"{behind}-{number}")]
+    text = headgate("lag", *names, "--watch", "--interval", "0.1", "--count", "1").stdout
+    assert [f"{behind}-{number}" in text for number in range(3)] == [True, True, False]
+    assert text.endswith("... and 1 more with less lag\n")
+    assert "\x1b[3J" not in text
+
+
 def test_watching_goes_on_while_the_broker_restarts(tmp_path: Path) -> None:
     """One line says what is wrong, another one that it is over; the rates are those since the last look."""
     with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path) as broker:

@@ -63,7 +63,8 @@ def _alter(admin: Admin, options: Options, kind: str, name: str) -> int:
         rows = [dict(zip(_PLACE, (kind, name, *one), strict=True)) for one in shown]
         print_rows(rows, _PLACE, "changes", options.output)
     if kind == "groups":
-        _look_for_group(admin, name)
+        if any(one.operation is not ConfigOperation.DELETE for one in changes):
+            _look_for_group(admin, name)
         _look_at_dead_letters(admin, {one.name: one.value for one in changes})
     return 0
 
