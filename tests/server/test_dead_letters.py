@@ -16,9 +16,15 @@ from tests.server.dead_letters import (
     letters,
     letters_settle,
 )
-from tests.server.share_members import Scene, play, started, until
+from tests.server.share_members import Member, Scene, play, started, until
 
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName
+from headgate.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 
 REJECTED = "Offset rejected by client."
 LIMIT = "Offset delivery count exceeded the threshold."
@@ -110,6 +116,33 @@ def test_nothing_is_lost_while_letters_cannot_be_written() -> None:
         await letters_settle(scene)
         assert letters(scene) == [Dead(0, 1, REJECTED, None, None)]
         assert shared.machine.start_offset == 2
+
+    play(story)
+
+
+def test_a_reset_does_not_take_away_what_waits_for_its_letter() -> None:
+    """It is refused, also of a group without members; not after the group has given the letters up."""
+
+    async def reset(member: Member) -> tuple[int, str]:
+        partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
+        topics = [AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])]
+        answer = await member.client.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
+        return answer.error_code, answer.error_message or ""
+
+    async def story(scene: Scene) -> None:
+        configure(scene, topic=DEAD)
+        scene.append(b"a", b"b")
+        ann, bob = scene.member("ann"), scene.member("bob")
+        await ann.fetch(0)
+        await ann.acknowledge({0: [(0, 0, [REJECT]), (1, 1, [ACCEPT])]})
+        await until(lambda: scene.node.shares._counts.failed_dead_letters > 0)
+        ann.disconnect()
+        code, why = await reset(bob)
+        assert (code, "wait for their dead letters" in why) == (ErrorCode.REBALANCE_IN_PROGRESS, True)
+        configure(scene)
+        await letters_settle(scene)
+        code, _ = await reset(bob)
+        assert code != ErrorCode.REBALANCE_IN_PROGRESS
 
     play(story)
 

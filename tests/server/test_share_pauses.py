@@ -250,7 +250,7 @@ def test_dead_letters_that_cannot_be_written_keep_a_share_partition_pausing() ->
         assert await pauses.pause(0) == [PAUSING]
         assert await pauses.listed() == {0: (PAUSING, None)}
         assert await pauses.alter(0) == ErrorCode.REBALANCE_IN_PROGRESS
-        assert "Dead letters" in (pauses.why or "")
+        assert "dead letters" in (pauses.why or "")
         configure(scene)
         await letters_settle(scene)
         assert await pauses.listed() == {0: (PAUSED, None)}

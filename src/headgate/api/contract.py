@@ -353,6 +353,10 @@ class ShareDelivery(Protocol):
         """Return whether a share-partition is paused, and members have records or writes are due."""
         ...
 
+    def has_letters(self, group_id: GroupId, key: PartitionKey) -> bool:
+        """Return whether records of a share-partition wait for their dead letters."""
+        ...
+
     def holder(self, group_id: GroupId, key: PartitionKey) -> MemberId | None:
         """Return a member that has records of a share-partition; None if there is none."""
         ...

@@ -9,13 +9,14 @@ members have records of them, the request is refused with REBALANCE_IN_PROGRESS,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
 from headgate.api.share_initialization import NO_GROUP_ID, ask_group, initialize_states
 from headgate.core.share.membership.commands import AlterShareOffsets, Initialization, ShareGroupRefusal
+from headgate.domain import dead_letters
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.records.share_group_model import TopicPartitions
@@ -25,8 +26,10 @@ from headgate.wire.messages import alter_share_group_offsets as wire
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
 
-_NOT_WRITTEN = (
-    "Dead letters or other changes of paused partitions are not written yet: the broker's log says why."
+_NOT_WRITTEN = "Changes of paused partitions are not written yet: the broker's log says why."
+_LETTERS_WAIT = (
+    "Records wait for their dead letters, which cannot be written: the broker's log says why. To give the "
+    f"letters up, remove {dead_letters.TOPIC} of the group."
 )
 
 _Response = wire.AlterShareGroupOffsetsResponse
@@ -57,9 +60,9 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     partitions = {
         topic_id: TopicPartitions(name, tuple(sorted(indexes))) for topic_id, (name, indexes) in found.items()
     }
-    not_released = _why_not_released(node, group_id, starts)
-    if not_released is not None:
-        return _Response(error_code=ErrorCode.REBALANCE_IN_PROGRESS, error_message=not_released)
+    not_yet = _why_not_yet(node, group_id, starts)
+    if not_yet is not None:
+        return _Response(error_code=ErrorCode.REBALANCE_IN_PROGRESS, error_message=not_yet)
     begun = yield from ask_group(node, group_id, AlterShareOffsets(group_id, partitions))
     match begun:
         case ShareGroupRefusal(error, message):
@@ -71,8 +74,10 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
     return (yield from _response(node, request, errors))
 
 
-def _why_not_released(node: Node, group_id: GroupId, keys: Iterable[tuple[TopicId, int]]) -> str | None:
-    """Return why the starts of paused partitions cannot be set yet; None if they can."""
+def _why_not_yet(node: Node, group_id: GroupId, keys: Collection[tuple[TopicId, int]]) -> str | None:
+    """Return why the starts cannot be set yet; None if they can. They would take away what is not written."""
+    if any(node.shares.has_letters(group_id, key) for key in keys):
+        return _LETTERS_WAIT
     held = [key for key in keys if node.shares.is_being_released(group_id, key)]
     holders = (node.shares.holder(group_id, key) for key in held)
     holder = next((one for one in holders if one is not None), None)

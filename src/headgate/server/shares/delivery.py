@@ -180,6 +180,12 @@ class ShareDelivery:
         shared = self._groups.get(group_id, {}).get(key)
         return shared is not None and shared.is_paused and not shared.is_released
 
+    def has_letters(self, group_id: GroupId, key: PartitionKey) -> bool:
+        """Return whether records of a share-partition wait for their dead letters."""
+        shared = self._groups.get(group_id, {}).get(key)
+        machine = None if shared is None else shared.machine
+        return machine is not None and machine.may_have_dead_letters and bool(machine.dead_letters(1))
+
     def holder(self, group_id: GroupId, key: PartitionKey) -> MemberId | None:
         """Return a member that has records of a share-partition; None if there is none."""
         shared = self._groups.get(group_id, {}).get(key)
