@@ -140,3 +140,30 @@ def test_a_transaction_that_times_out_is_told(tmp_path: Path) -> None:
         "timeout_ms": "1000",
         "partitions": "1",
     }
+
+
+def test_who_moves_a_share_group_or_ends_a_transaction_is_told(tmp_path: Path) -> None:
+    """Neither has a history."""
+    with run(data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders", 20)
+        where = [TopicPartition("orders", index) for index in range(12)]
+        admin.alter_share_offsets("work", dict.fromkeys(where, 0))
+        admin.delete_share_offsets("work", ["orders"])
+        admin.abort_transaction(where[3], producer_id=7, producer_epoch=2, coordinator_epoch=1)
+        lines = [
+            told(broker, event)[0]
+            for event in ("start offsets set", "start offsets deleted", "transaction markers requested")
+        ]
+    assert all(line.pop("client") and line.pop("host") == "/127.0.0.1" for line in lines)
+    first = ", ".join(f"orders-{index}=0" for index in range(10))
+    assert lines[:2] == [
+        {"group": "work", "offsets": f"{first} and 2 more"},
+        {"group": "work", "topics": "orders"},
+    ]
+    assert lines[2] == {
+        "producer_id": "7",
+        "producer_epoch": "2",
+        "coordinator_epoch": "1",
+        "result": "abort",
+        "partitions": "orders-3",
+    }

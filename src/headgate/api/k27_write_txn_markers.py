@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headgate.api.administration import MOST_NAMED, log_change, some_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.registration import Api
 from headgate.api.transaction_markers import write_marker
@@ -67,7 +68,23 @@ class _Markers:
 def handle(node: Node, call: Call, request: WriteTxnMarkersRequest) -> None:
     """Write each marker to each of its partitions; answer when all are durable."""
     markers = _Markers(call)
+    for marker in request.markers[:MOST_NAMED]:
+        _log(call, marker)
     call.in_steps(_write_all(node, request, markers), markers.count_down)
+
+
+def _log(call: Call, marker: WritableTxnMarker) -> None:
+    """Log who ends a transaction in its partitions: its producer does not."""
+    named = (f"{topic.name}-{index}" for topic in marker.topics for index in topic.partition_indexes)
+    count = sum(len(topic.partition_indexes) for topic in marker.topics)
+    fields = {
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": marker.coordinator_epoch,
+        "result": "commit" if marker.transaction_result else "abort",
+        "partitions": some_of(named, count),
+    }
+    log_change(call, "transaction markers requested", fields)
 
 
 def _write_all(node: Node, request: WriteTxnMarkersRequest, markers: _Markers) -> RequestSteps[None]:

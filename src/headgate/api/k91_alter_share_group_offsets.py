@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from headgate.api.administration import log_change, some_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
@@ -38,10 +39,10 @@ _Errors = dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]
 
 def handle(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest) -> None:
     """Answer when the new states are durable."""
-    call.answer_in_steps(_altered(node, request))
+    call.answer_in_steps(_altered(node, call, request))
 
 
-def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> RequestSteps[_Response]:
+def _altered(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest) -> RequestSteps[_Response]:
     group_id = GroupId(request.group_id)
     if not group_id:
         return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP_ID)
@@ -71,6 +72,10 @@ def _altered(node: Node, request: wire.AlterShareGroupOffsetsRequest) -> Request
             return _Response(error_code=begun)
     assert isinstance(begun, Initialization)
     errors = yield from initialize_states(node, begun, starts)
+    done = [key for key in starts if key in errors and errors[key][0] == ErrorCode.NONE]
+    if done:
+        named = (f"{found[topic_id][0]}-{index}={starts[topic_id, index]}" for topic_id, index in done)
+        log_change(call, "start offsets set", {"group": group_id, "offsets": some_of(named, len(done))})
     return (yield from _response(node, request, errors))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.api.administration import log_change, some_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
@@ -25,10 +26,10 @@ _NOTHING_TO_DELETE = "There is no offset information to delete."
 
 def handle(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest) -> None:
     """Answer when the removals are durable."""
-    call.answer_in_steps(_deleted(node, request))
+    call.answer_in_steps(_deleted(node, call, request))
 
 
-def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> RequestSteps[_Response]:
+def _deleted(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsRequest) -> RequestSteps[_Response]:
     group_id = GroupId(request.group_id)
     if not group_id:
         return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP_ID)
@@ -45,6 +46,9 @@ def _deleted(node: Node, request: wire.DeleteShareGroupOffsetsRequest) -> Reques
     for name in dict.fromkeys(names):
         yield None
         response.responses.append(_topic(node, name, errors))
+    done = [one.topic_name for one in response.responses if not one.error_code]
+    if done:
+        log_change(call, "start offsets deleted", {"group": group_id, "topics": some_of(done, len(done))})
     return response
 
 
