@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.support import rows_of
 
 import headgate
+from headgate.admin import Admin
+from headgate.admin import TopicPartition as Where
 from headgate.client.cluster import Cluster
 from headgate.client.connection import Connection
 from headgate.spark import broker as broker_source
-from headgate.spark.landing import land
+from headgate.spark.landing import land, run_here
 from headgate.spark.options import parse
 from headgate.spark.plan import MissingData
 from headgate.spark.source import OFFSET_COMMITS_VIEW, RECORDS_VIEW, View, ViewReader
@@ -225,6 +227,35 @@ def test_a_cluster_is_landed_like_its_files(running: headgate.Broker, tmp_path: 
     assert rows == rows_of(OFFSET_COMMITS_VIEW, running.data_dir, "__consumer_offsets")
     again = land(running.bootstrap_servers, str(target)).rows
     assert {name for name, count in again.items() if count} == {"end_offsets", "lag"}
+
+
+def test_a_lag_is_not_larger_by_what_is_read_while_a_landing_runs(tmp_path: Path) -> None:
+    """Ends and commits are of one time, at which the landing began: it may take hours."""
+    with headgate.run() as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("orders", 1)
+        place = Where("orders", 0)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+        def go_on(committed: int) -> None:
+            for _ in range(10):
+                producer.produce("orders", b"x", partition=0)
+            assert producer.flush(10) == 0
+            admin.alter_offsets("g", {place: committed})
+
+        def while_groups_go_on(tasks: Sequence[Any]) -> list[Any]:
+            go_on(19)
+            return run_here(tasks)
+
+        go_on(8)
+        began = time.time()
+        land(broker.bootstrap_servers, str(tmp_path / "tables"), while_groups_go_on)
+        landed = ds.dataset(tmp_path / "tables/lag", format="parquet", partitioning="hive").to_table()
+        (row,) = landed.to_pylist()
+        assert (row["committed_offset"], row["end_offset"], row["lag"]) == (8, 10, 2)
+        assert began - 1 <= row["at"].timestamp() <= began + 10
+        land(broker.bootstrap_servers, str(tmp_path / "tables"))
+        landed = ds.dataset(tmp_path / "tables/lag", format="parquet", partitioning="hive").to_table()
+        assert sorted(row["lag"] for row in landed.to_pylist()) == [1, 2]
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(running: headgate.Broker) -> None:

@@ -39,7 +39,7 @@ from headgate.spark.landing.progress import (
     read_progress,
     save_progress,
 )
-from headgate.spark.landing.sampling import remove_unfinished_sample, sample
+from headgate.spark.landing.sampling import ends_now, remove_unfinished_sample, sample
 from headgate.spark.landing.until import complete_until, written_until
 from headgate.spark.landing.work import (
     RUN_ID_FILE,
@@ -172,6 +172,8 @@ def _land(
     until = written_until(options)
     logs = coordinator_logs(options, landed_tables.logs_of(tables))
     progress = load_progress(folder, logs.cluster_id, chosen, landed_tables.TABLES)
+    is_sampling = is_sampling and bool(set(landed_tables.SAMPLED) & set(progress.tables))
+    ends = ends_now(options) if is_sampling else None
     progress = replace(progress, has_delta=progress.has_delta or has_delta)
     if progress.has_delta:
         delta_logs.check_installed()
@@ -189,8 +191,8 @@ def _land(
         progress = replace(progress, planned=planned)
         save_progress(folder, progress)
         progress = _do(job, progress)
-    if is_sampling and set(landed_tables.SAMPLED) & set(progress.tables):
-        progress, sampled = sample(options, folder, progress)
+    if ends is not None:
+        progress, sampled = sample(folder, progress, ends)
         rows |= sampled
     problems = []
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.client.errors import ClientError
 from headgate.log.batch_scan import Ints
 from headgate.spark.landing import tables
 from headgate.spark.landing.checking import check_sample
@@ -25,10 +26,35 @@ ENDS_SCHEMA: pa.Schema = arrow_schema(END_OFFSET_SAMPLES)
 LAG_SCHEMA: pa.Schema = arrow_schema(LAG_SAMPLES)
 
 
-def sample(options: Options, target: Folder, progress: Progress) -> tuple[Progress, dict[str, int]]:
-    """Write one sample of the tables of samples; return the progress, and the rows by table."""
-    ends = end_offsets(options)
-    at = time.time_ns() // 1000
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The ends of all logs at a time, in us since the epoch; or why they could not be read."""
+
+    at: int
+    offsets: Sequence[EndOffset]
+    problem: Exception | None = None
+
+
+def ends_now(options: Options) -> Ends:
+    """Read the ends of all logs.
+
+    That is done when the ends of the coordinators' logs are read: a landing may take hours, and what groups
+    commit meanwhile is not landed, so with later ends their lag would be too large.
+    """
+    try:
+        return Ends(time.time_ns() // 1000, end_offsets(options))
+    except (ClientError, OSError) as problem:  # the records are landed all the same
+        return Ends(0, (), problem)
+
+
+def sample(target: Folder, progress: Progress, found: Ends) -> tuple[Progress, dict[str, int]]:
+    """Write one sample of the tables of samples; return the progress, and the rows by table.
+
+    Raises what prevented that the ends were read.
+    """
+    if found.problem is not None:
+        raise found.problem
+    ends, at = found.offsets, found.at
     run = progress.run + 1
     check_sample(target, tables.sample_file(tables.END_OFFSETS, run, at))
     progress = replace(progress, run=run, sampled_at=at)
