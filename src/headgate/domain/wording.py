@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_ASKED = 3
+
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
     """Return a number with its noun, such as `1 topic`, `2,000 topics`; `several` is an irregular plural."""
@@ -14,7 +16,10 @@ def counted(count: int, noun: str, several: str | None = None) -> str:
 def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Return the question for the most similar known name; None if none is alike.
 
-    `likeness`: how similar at least, from 0 to 1.
+    Several names are asked for if each has the whole name as its end, such as `consumer.session.timeout.ms`
+    and `share.session.timeout.ms` for `session.timeout.ms`. `likeness`: how similar at least, from 0 to 1.
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
-    return f"did you mean {near[0]}?" if near else None
+    names = list(known)
+    longer = sorted(one for one in names if name and one.endswith(f".{name}"))
+    near = longer[:_MOST_ASKED] or difflib.get_close_matches(name, names, n=1, cutoff=likeness)
+    return f"did you mean {' or '.join(near)}?" if near else None

@@ -98,6 +98,13 @@ def test_a_dead_letter_topic_without_the_prefix_is_told(headgate: Headgate, name
         )
 
 
+def test_a_name_that_several_settings_end_with_asks_for_all_of_them(headgate: Headgate, name: str) -> None:
+    """The one for share groups has no effect in a consumer group."""
+    done = headgate("configs", "--alter", "--group", name, "--add-config", "session.timeout.ms=60000")
+    asked = "did you mean consumer.session.timeout.ms or share.session.timeout.ms?"
+    assert (done.exit_code, asked in done.stderr) == (1, True), done.stderr
+
+
 def test_settings_come_from_a_file(headgate: Headgate, name: str, tmp_path: Path) -> None:
     """In the format of properties."""
     headgate("topics", "--create", "--topic", name)
