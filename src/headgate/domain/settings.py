@@ -57,7 +57,7 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
         )
     if table is BROKER_SETTINGS and any(fnmatchcase(name, pattern) for pattern in LEFT_OUT):
         raise InvalidSetting(f"{name} is not a setting of Headgate; leave it out")
-    hint = did_you_mean(name, table, likeness=0.5)
+    hint = did_you_mean(name, table, likeness=0.5, asks_for_endings=True)
     raise InvalidSetting(f"there is no setting called {name}" + (f"; {hint}" if hint else ""))
 
 

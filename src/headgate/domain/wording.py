@@ -13,13 +13,16 @@ def counted(count: int, noun: str, several: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
-def did_you_mean(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+def did_you_mean(
+    name: str, known: Iterable[str], *, likeness: float = 0.6, asks_for_endings: bool = False
+) -> str | None:
     """Return the question for the most similar known name; None if none is alike.
 
-    Several names are asked for if each has the whole name as its end, such as `consumer.session.timeout.ms`
-    and `share.session.timeout.ms` for `session.timeout.ms`. `likeness`: how similar at least, from 0 to 1.
+    `likeness`: how similar at least, from 0 to 1. With `asks_for_endings`, names that have the whole name as
+    their end come first, such as `consumer.session.timeout.ms` and `share.session.timeout.ms` for
+    `session.timeout.ms`.
     """
     names = list(known)
-    longer = sorted(one for one in names if name and one.endswith(f".{name}"))
+    longer = sorted(one for one in names if asks_for_endings and name and one.endswith(f".{name}"))
     near = longer[:_MOST_ASKED] or difflib.get_close_matches(name, names, n=1, cutoff=likeness)
     return f"did you mean {' or '.join(near)}?" if near else None
