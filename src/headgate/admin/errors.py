@@ -10,6 +10,7 @@ from headgate.client.groups import GroupDescription
 from headgate.client.pauses import PausedPartition
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName, TopicPartition
+from headgate.domain.wording import some_of
 
 MOST_NAMED = 3
 """How many partitions or topics an error message names."""
@@ -109,8 +110,7 @@ class RewindUnfinished(ClientError):
 
 def first_of(partitions: Sequence[TopicPartition]) -> str:
     """Return the first few partitions, and how many more there are."""
-    rest = len(partitions) - MOST_NAMED
-    return ", ".join(map(str, partitions[:MOST_NAMED])) + (f" and {rest} more" if rest > 0 else "")
+    return some_of(map(str, partitions), len(partitions))
 
 
 class NothingToReset(ClientError):

@@ -7,7 +7,7 @@ A rewind ends in one of three ways, and says in which:
    are what they were and the partitions are resumed. What failed is raised.
 3. It failed, and could not clean up either, because nothing answers: `RewindUnfinished`, from what failed.
    The partitions are paused, which nothing but people ends. The same call made again finds what was left:
-   partitions that were paused by a rewind (`REWIND_REASON`) are its own to set and resume.
+   partitions that were paused by a rewind (`headgate.domain.pauses`) are its own to set and resume.
 
 What was paused by anybody else, before or meanwhile, stays paused. Offsets are set on condition that they are
 what they were when the plan was made, so that nothing anybody else sets meanwhile is lost.
@@ -31,7 +31,7 @@ from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown
 from headgate.client.offsets import CommittedOffset
 from headgate.client.pauses import PausedPartition
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_of
-from headgate.domain.pauses import REWIND_REASON, is_of_rewind
+from headgate.domain.pauses import is_of_rewind, reason_of_rewind
 
 _ATTEMPTS: Final = 5
 
@@ -153,7 +153,7 @@ class Rewind:
         done: list[PlannedOffset] = []
         try:
             self._tell(RewindStep.PAUSING)
-            pauses.pause(self.cluster, self.group_id, own, self._reason(), self.caller)
+            pauses.pause(self.cluster, self.group_id, own, reason_of_rewind(self.reason), self.caller)
             paused = self._wait()
             self._tell(RewindStep.SETTING)
             planned = self.plan()
@@ -184,9 +184,6 @@ class Rewind:
             )
             for each in planned
         ]
-
-    def _reason(self) -> str:
-        return f"{REWIND_REASON}: {self.reason}" if self.reason else REWIND_REASON
 
     def _refuse_shifts(self, left: Iterable[TopicPartition]) -> None:
         """An earlier rewind may have shifted these already: to shift them again would be once too often."""

@@ -18,7 +18,7 @@ from headgate.client import pauses, share_groups
 from headgate.client.cluster import Cluster
 from headgate.client.errors import ClientError
 from headgate.domain.ids import GroupId, TopicPartition
-from headgate.domain.pauses import REWIND_REASON, is_of_rewind
+from headgate.domain.pauses import is_of_rewind, reason_of_rewind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,7 @@ class ShareRewind:
         ]
 
     def _pause(self, own: list[TopicPartition]) -> None:
-        reason = f"{REWIND_REASON}: {self.reason}" if self.reason else REWIND_REASON
-        pauses.pause(self.cluster, self.group_id, own, reason, self.caller)
+        pauses.pause(self.cluster, self.group_id, own, reason_of_rewind(self.reason), self.caller)
         wait_until_released(self.cluster, self.group_id, self.starts, self.timeout_s, self.on_waiting)
 
     def _resume(

@@ -7,8 +7,7 @@ without the client: a deletion has a line here, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 
 from headgate.api.contract import Call
 
@@ -27,12 +26,6 @@ def log_change(call: Call, event: str, fields: Mapping[str, object]) -> None:
 def log_deletion(call: Call, kind: str, name: str) -> None:
     """Log who deleted a topic or a group."""
     log_change(call, "deletion requested", {kind: name})
-
-
-def some_of(texts: Iterable[str], count: int) -> str:
-    """Return the first of `count` texts, and how many more there are."""
-    rest = count - MOST_NAMED
-    return ", ".join(islice(texts, MOST_NAMED)) + (f" and {rest} more" if rest > 0 else "")
 
 
 def in_words(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headgate.api.administration import MOST_NAMED, log_change, some_of
+from headgate.api.administration import MOST_NAMED, log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.registration import Api
 from headgate.api.transaction_markers import write_marker
 from headgate.core.contract import Producer, TransactionEnd
 from headgate.domain.errors import ErrorCode
+from headgate.domain.wording import some_of
 from headgate.security.authorizer import Need
 from headgate.security.resources import CLUSTER, Operation
 from headgate.wire.messages.write_txn_markers import (
@@ -82,7 +83,7 @@ def _log(call: Call, marker: WritableTxnMarker) -> None:
         "producer_epoch": marker.producer_epoch,
         "coordinator_epoch": marker.coordinator_epoch,
         "result": "commit" if marker.transaction_result else "abort",
-        "partitions": some_of(named, count),
+        "partitions": some_of(named, count, MOST_NAMED),
     }
     log_change(call, "transaction markers requested", fields)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from headgate.api.administration import log_change, some_of
+from headgate.api.administration import MOST_NAMED, log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
@@ -20,6 +20,7 @@ from headgate.core.share.membership.commands import AlterShareOffsets, Initializ
 from headgate.domain import dead_letters
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.domain.wording import some_of
 from headgate.records.share_group_model import TopicPartitions
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
@@ -75,7 +76,9 @@ def _altered(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest
     done = [key for key in starts if key in errors and errors[key][0] == ErrorCode.NONE]
     if done:
         named = (f"{found[topic_id][0]}-{index}={starts[topic_id, index]}" for topic_id, index in done)
-        log_change(call, "start offsets set", {"group": group_id, "offsets": some_of(named, len(done))})
+        log_change(
+            call, "start offsets set", {"group": group_id, "offsets": some_of(named, len(done), MOST_NAMED)}
+        )
     return (yield from _response(node, request, errors))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.administration import log_change, some_of
+from headgate.api.administration import MOST_NAMED, log_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
@@ -16,6 +16,7 @@ from headgate.api.share_initialization import NO_GROUP_ID, ask_group, delete_sta
 from headgate.core.share.membership.commands import DeleteShareOffsets, ShareGroupRefusal, StateRemoval
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.domain.wording import some_of
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
 from headgate.wire.messages import delete_share_group_offsets as wire
@@ -48,7 +49,9 @@ def _deleted(node: Node, call: Call, request: wire.DeleteShareGroupOffsetsReques
         response.responses.append(_topic(node, name, errors))
     done = [one.topic_name for one in response.responses if not one.error_code]
     if done:
-        log_change(call, "start offsets deleted", {"group": group_id, "topics": some_of(done, len(done))})
+        log_change(
+            call, "start offsets deleted", {"group": group_id, "topics": some_of(done, len(done), MOST_NAMED)}
+        )
     return response
 
 

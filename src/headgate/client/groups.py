@@ -13,7 +13,6 @@ from headgate.client.assignment import read_assignment
 from headgate.client.cluster import Address, Cluster
 from headgate.client.connection import Connection
 from headgate.client.errors import (
-    MOST_NAMED,
     AnswerLost,
     ClientError,
     PartlyRefused,
@@ -25,6 +24,7 @@ from headgate.client.survey import Answers, Survey
 from headgate.client.uncoordinated import without_coordinator
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicName, TopicPartition
+from headgate.domain.wording import some_of
 from headgate.wire.messages import consumer_group_describe
 from headgate.wire.messages import describe_groups as wire
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
@@ -346,16 +346,11 @@ def _not_deleted(failed: Mapping[GroupId, ClientError], deleted: Sequence[GroupI
     unanswered = [group_id for group_id in failed if group_id not in refused]
     if unanswered:
         error = failed[unanswered[0]]
-        error.add_note(f"no answer for: {_some(unanswered)}")
+        error.add_note(f"no answer for: {some_of(unanswered, len(unanswered))}")
         if deleted:
-            error.add_note(f"deleted: {_some(deleted)}")
+            error.add_note(f"deleted: {some_of(deleted, len(deleted))}")
         if refused:
-            error.add_note(f"refused: {_some([str(one) for one in refused.values()])}")
+            error.add_note(f"refused: {some_of(map(str, refused.values()), len(refused))}")
         return error
     passing = [error for error in refused.values() if error.is_retriable]
     return passing[0] if passing and not deleted else PartlyRefused(refused)
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 _MOST_ASKED = 3
 
@@ -11,6 +12,12 @@ _MOST_ASKED = 3
 def counted(count: int, noun: str, several: str | None = None) -> str:
     """Return a number with its noun, such as `1 topic`, `2,000 topics`; `several` is an irregular plural."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def some_of(texts: Iterable[str], count: int, most: int = 3) -> str:
+    """Return the first of `count` texts, and how many more there are."""
+    rest = count - most
+    return ", ".join(islice(texts, most)) + (f" and {rest} more" if rest > 0 else "")
 
 
 def did_you_mean(

@@ -10,7 +10,7 @@ from headgate.admin import ClientError, PlannedOffset, PlannedRestore
 from headgate.admin.csv_rows import csv_writer
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.printing import Columns, Row, print_json, print_rows, say
-from headgate.client.errors import MOST_NAMED
+from headgate.domain.wording import some_of
 
 PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset")
 
@@ -64,8 +64,7 @@ def _export(rows: Sequence[Row], *, is_one: bool) -> None:
         f"{row['group']} {row['topic']}-{row['partition']}" for row in rows if row["new_offset"] is None
     ]
     if removed:
-        rest = f" and {len(removed) - MOST_NAMED} more" if len(removed) > MOST_NAMED else ""
         say(
             "the format of --export cannot say that an offset is removed; left out: "
-            f"{', '.join(removed[:MOST_NAMED])}{rest}"
+            + some_of(removed, len(removed))
         )

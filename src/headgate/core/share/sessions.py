@@ -175,9 +175,11 @@ class ShareSessions:
         return session
 
     def _has_room(self, request: SessionRequest, instead_of: int = 0) -> bool:
-        """Return whether the partitions that a request adds are within the limit; it may add none anyway."""
-        left = MOST_PARTITIONS - self._partition_count + instead_of
-        return not request.added or len(request.added) <= left
+        """Return whether the partitions that a request adds are within the limit.
+
+        `instead_of`: the partitions of the session whose place it takes.
+        """
+        return self._partition_count - instead_of + len(request.added) <= MOST_PARTITIONS
 
     def _count(self, session: ShareSession, count: int) -> None:
         if not session.has_ended:
