@@ -18,7 +18,7 @@ import pytest
 from tests.waiting import wait_until
 
 from headgate import __version__
-from headgate.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from headgate.admin import Admin, ConfigChange, ConfigResource, ResourceType, TopicPartition
 from headgate.broker import Broker, BrokerFailed, run
 from headgate.cli.serve import _in_words, _own_address
 from headgate.compiled import is_compiled
@@ -299,6 +299,10 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
     assert process.wait(timeout=30) == 0
     broker.stop()
     broker.start()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 1)
+        admin.alter_offsets("one", {TopicPartition("t", 0): 0})
+        admin.alter_share_offsets("two", {TopicPartition("t", 0): 0})
     broker.kill()
     broker.start()
     broker.stop()
@@ -307,9 +311,9 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
     starts = re.findall(r" starting version=\S+ compiled=\S+ python=\S+ pid=\d+ data_dir=(\S+)", log)
     assert starts == [str(tmp_path / "data")] * 3
     readies = re.findall(
-        r" ready address=\S+ cluster_id=\S+ last_stop=(\w+) loaded_seconds=\S+ topics=\d+", log
+        r" ready address=\S+ cluster_id=\S+ last_stop=(\w+) loaded_seconds=\S+ topics=\d+ groups=(\d+) ", log
     )
-    assert readies == ["none", "clean", "crash"]
+    assert readies == [("none", "0"), ("clean", "0"), ("crash", "2")]  # a share group has no offsets of this kind
     assert "SIGHUP is ignored" in log
     assert " topic created topic=__consumer_offsets" not in log  # the internal ones are no news
 

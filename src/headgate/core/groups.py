@@ -141,6 +141,14 @@ class Groups:
             yield from kind.group_ids()
         yield from self._offsets.group_ids()
 
+    def count(self) -> int:
+        """Return the number of groups of all kinds, with or without offsets."""
+        without = (
+            sum(not self._offsets.has_group(one) and kind.listed(one) is not None for one in kind.group_ids())
+            for kind in self.kinds
+        )
+        return self._offsets.group_count + sum(without)
+
     def _all(self) -> Iterator[ListedGroup]:
         """Yield all groups; they may change meanwhile, and those created meanwhile are not included."""
         ids_by_kind = [(kind, kind.group_ids()) for kind in self.kinds]

@@ -286,7 +286,7 @@ def _log_ready(node: BrokerNode, seconds: float) -> None:
             "last_stop": node.topics.last_stop,
             "loaded_seconds": round(seconds, 3),
             "topics": len(node.topics.all()),
-            "groups": sum(shard.contents()["groups"] for shard in shards),
+            "groups": sum(shard.groups.count() for shard in shards),
             "offsets": sum(shard.offset_count for shard in shards),
             "durability": node.settings["headgate.durability"],
         },

@@ -81,6 +81,7 @@ def test_sessions_are_limited() -> None:
 def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client could fill the memory with partitions that do not exist; refused requests change nothing."""
     monkeypatch.setattr("headgate.core.share.sessions.MOST_PARTITIONS", 4)
+    monkeypatch.setattr("headgate.core.share.sessions.ALWAYS_ALLOWED", 0)
     sessions = ShareSessions(10)
     more = [(TopicId(b"c" * 16), index) for index in range(3)]
     first = _session(sessions.begin_fetch(_ask(0, added=[A, B, B])))
@@ -101,6 +102,19 @@ def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPa
     sessions.end(second)
     list(sessions.change_in_steps(second, late))
     _session(sessions.begin_fetch(_ask(0, "other", added=[A, B, *more[:2]])))
+
+
+def test_small_sessions_are_allowed_though_others_have_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.core.share.sessions.MOST_PARTITIONS", 4)
+    monkeypatch.setattr("headgate.core.share.sessions.ALWAYS_ALLOWED", 2)
+    sessions = ShareSessions(10)
+    more = [(TopicId(b"c" * 16), index) for index in range(4)]
+    _session(sessions.begin_fetch(_ask(0, "wide", added=more)))
+    small = _session(sessions.begin_fetch(_ask(0, added=[A])))
+    assert sessions.begin_fetch(_ask(1, added=[B])) is small
+    assert sessions.begin_fetch(_ask(2, added=more[:1])) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    _session(sessions.begin_fetch(_ask(1, "wide")))
+    assert (sessions.partition_count, list(small.partitions)) == (6, [A, B])
 
 
 def test_two_requests_of_a_session_that_change_it_in_steps_are_counted_alike() -> None:

@@ -5,7 +5,8 @@
    it: what the member has is released. Other requests have the next epoch; after the greatest one comes 1.
 3. A session belongs to the connection that began it, and ends with it.
 4. All sessions together hold at most MOST_PARTITIONS. A request beyond that changes nothing, and gets the
-   error of too many sessions.
+   error of too many sessions. Sessions of at most ALWAYS_ALLOWED partitions are not refused, so that a few
+   clients with very many do not keep the others from their records.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ PARTITIONS_A_STEP: Final = 1_000
 """A session may have any number of partitions: of very many, so many are looked at in one step."""
 MOST_PARTITIONS: Final = 500_000
 """Each takes a quarter of a kilobyte, whether or not it exists."""
+ALWAYS_ALLOWED: Final = 250
+"""As many for each session that may exist by default (2,000) are again MOST_PARTITIONS."""
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
 
@@ -150,7 +153,7 @@ class ShareSessions:
         known = self._sessions.get(key)
         if known is None and len(self._sessions) >= self._most:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        if not self._has_room(request, instead_of=0 if known is None else known.counted):
+        if not self._has_room(len(request.added), instead_of=0 if known is None else known.counted):
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session = ShareSession(*key, request.connection)
         if known is not None:
@@ -169,17 +172,15 @@ class ShareSessions:
             return session
         if request.epoch != session.next_epoch:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        if not self._has_room(request):
+        if not self._has_room(session.counted + len(request.added), instead_of=session.counted):
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session.next_epoch = 1 if request.epoch == _GREATEST_EPOCH else request.epoch + 1
         return session
 
-    def _has_room(self, request: SessionRequest, instead_of: int = 0) -> bool:
-        """Return whether the partitions that a request adds are within the limit.
-
-        `instead_of`: the partitions of the session whose place it takes.
-        """
-        return self._partition_count - instead_of + len(request.added) <= MOST_PARTITIONS
+    def _has_room(self, count: int, instead_of: int) -> bool:
+        """Return whether a session may have so many partitions, where there were `instead_of` of them."""
+        more = count - instead_of
+        return more <= 0 or count <= ALWAYS_ALLOWED or self._partition_count + more <= MOST_PARTITIONS
 
     def _count(self, session: ShareSession, count: int) -> None:
         if not session.has_ended:
