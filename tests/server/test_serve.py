@@ -313,7 +313,11 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
     readies = re.findall(
         r" ready address=\S+ cluster_id=\S+ last_stop=(\w+) loaded_seconds=\S+ topics=\d+ groups=(\d+) ", log
     )
-    assert readies == [("none", "0"), ("clean", "0"), ("crash", "2")]  # a share group has no offsets of this kind
+    assert readies == [
+        ("none", "0"),
+        ("clean", "0"),
+        ("crash", "2"),
+    ]  # a share group has no offsets of this kind
     assert "SIGHUP is ignored" in log
     assert " topic created topic=__consumer_offsets" not in log  # the internal ones are no news
 

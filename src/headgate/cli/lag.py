@@ -117,9 +117,16 @@ def _run(admin: Admin, options: Options) -> int:
     which = "none of these groups reads" if options.group else "no group reads"
     unread = [topic for topic in options.topic if topic not in read]
     known = set(admin.topics()) if unread else set()
-    _say(f"{which} topic {topic}" if topic in known else f"topic {topic} does not exist" for topic in unread)
+    _say(f"{which} topic {topic}" if topic in known else _no_topic(topic, known) for topic in unread)
     _say(problems)
     return max(code, 1 if problems or not known.issuperset(unread) else 0)
+
+
+def _no_topic(topic: str, known: Iterable[str]) -> str:
+    from headgate.domain.wording import did_you_mean
+
+    hint = did_you_mean(topic, known)
+    return f"topic {topic} does not exist" + (f"; {hint}" if hint else "")
 
 
 class _Watch:
@@ -205,6 +212,7 @@ def _looks(admin: Admin, options: Options) -> _Found:
     from headgate.cli.absent_groups import of_other_kind
     from headgate.cli.incomplete import gaps
     from headgate.domain.ids import GroupId
+    from headgate.domain.wording import did_you_mean
 
     surveyor = Surveyor(admin.cluster)
     if not options.group:
@@ -216,13 +224,12 @@ def _looks(admin: Admin, options: Options) -> _Found:
     there = {group_id: one for group_id, one in described.items() if one is not None and _is_consumer(one)}
     absent = [group_id for group_id in described if group_id not in there]
     shares = surveyor.share_groups(group_id for group_id in absent if described[group_id] is None)
-    missing = [
-        of_other_kind(group_id, is_share=True)
-        if group_id in shares
-        else f"there is no consumer group called {group_id}; `headgate groups --list` lists all groups"
-        for group_id in absent
-        if group_id not in surveyor.failed
-    ]
+    unknown = [one for one in absent if one not in shares and one not in surveyor.failed]
+    missing = [of_other_kind(group_id, is_share=True) for group_id in sorted(shares)]
+    known = [one.group_id for one in Surveyor(admin.cluster).listings()] if unknown else []
+    for group_id in unknown:
+        hint = did_you_mean(group_id, known) or "`headgate groups --list` lists all groups"
+        missing.append(f"there is no consumer group called {group_id}; {hint}")
     looks = _survey(surveyor, list(there), there, set(options.topic))
     found = {one.group_id for one in looks} | surveyor.failed.keys()
     idle = [one for group_id, one in there.items() if group_id not in found]

@@ -106,6 +106,7 @@ def test_lag_is_summed_by_group_and_topic(headgate: Headgate, behind: str) -> No
     missing = headgate("lag", "--group", "no-such-group")
     assert "there is no consumer group called no-such-group" in missing.stderr
     assert missing.exit_code == 1
+    assert f"did you mean {behind}?" in headgate("lag", "--group", f"{behind}x").stderr
     unread = headgate("lag", "--topic", "no-such-topic")
     assert (unread.stderr, unread.exit_code) == ("headgate: topic no-such-topic does not exist\n", 1)
 

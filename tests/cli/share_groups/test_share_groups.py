@@ -199,6 +199,8 @@ def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) 
     assert "`headgate share-groups --rewind` sets start offsets while the group runs" in refused.stderr
     missing = command("--reset-offsets", "--group", empty, "--topic", "orders:7", "--to-latest")
     assert (missing.exit_code, "orders-7" in missing.stderr) == (1, True)
+    mistyped = command("--reset-offsets", "--group", empty, "--topic", "ordrs", "--to-latest")
+    assert (mistyped.exit_code, "did you mean orders?" in mistyped.stderr) == (1, True)
     outside = command("--reset-offsets", "--group", empty, "--topic", "orders:1", "--to-offset", 99)
     assert rows(outside)[1:] == [[empty, "orders", "1", "0"]]
     assert f"group {empty}: orders-1: 99 lies outside the log, which ends at 0" in outside.stderr

@@ -104,7 +104,9 @@ def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPa
     _session(sessions.begin_fetch(_ask(0, "other", added=[A, B, *more[:2]])))
 
 
-def test_small_sessions_are_allowed_though_others_have_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_sessions_are_allowed_though_others_have_all_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("headgate.core.share.sessions.MOST_PARTITIONS", 4)
     monkeypatch.setattr("headgate.core.share.sessions.ALWAYS_ALLOWED", 2)
     sessions = ShareSessions(10)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headgate.admin import Admin, PartlyRefused, RequestRefused, TopicPartition
 from headgate.cli.consume.formats import Print, printer
 from headgate.cli.consume.options import Options
+from headgate.cli.named_partitions import partitions_of
 from headgate.cli.output import check_reader
 from headgate.cli.printing import say
 from headgate.cli.usage_problem import UsageProblem
@@ -249,7 +250,7 @@ def _start(options: Options) -> int:
 def _partitions(admin: Admin, options: Options) -> list[TopicPartition]:
     """Return the partitions to read. Raises `UsageProblem`, and `RequestRefused` for an unknown topic."""
     if options.topic is not None:
-        there = admin.partitions_of(options.topic)
+        there = partitions_of(admin, options.topic)
         if options.partition is None:
             return there
         chosen = [one for one in there if one.partition == options.partition]

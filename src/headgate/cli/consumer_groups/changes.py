@@ -25,16 +25,16 @@ from headgate.admin import (
 from headgate.admin.reset import remarks_on_plan
 from headgate.admin.survey import Surveyor
 from headgate.cli.advice import in_words, notes_of, of_group_in_words
-from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
+from headgate.cli.consumer_groups.arguments import parse_topic, read_offsets, target_of
 from headgate.cli.consumer_groups.groups import all_not_there, asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.plans import PLAN, plan_row, print_plan, printed_if_it_ends_early
 from headgate.cli.incomplete import told_gaps
 from headgate.cli.named_groups import not_to_change
+from headgate.cli.named_partitions import partitions_of
 from headgate.cli.printing import Row, print_rows, say
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
-from headgate.domain.wording import did_you_mean
 
 OF_ONE_GROUP = (
     GroupIsActive,
@@ -110,27 +110,8 @@ def named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
     """Return the partitions of --topic. Raises `RequestRefused` if one does not exist."""
     wanted: list[TopicPartition] = []
     for argument in map(parse_topic, options.topic):
-        wanted += _partitions_of(admin, argument)
+        wanted += partitions_of(admin, *argument)
     return list(dict.fromkeys(wanted))
-
-
-def _partitions_of(admin: Admin, argument: TopicArgument) -> list[TopicPartition]:
-    try:
-        there = admin.partitions_of(argument.topic)
-    except RequestRefused as refused:
-        hint = did_you_mean(argument.topic, admin.topics())
-        raise RequestRefused(f"topic {argument.topic}", refused.code, hint) from None
-    if argument.partitions is None:
-        return there
-    by_number = {partition.partition: partition for partition in there}
-    for number in argument.partitions:
-        if number not in by_number:
-            raise RequestRefused(
-                f"{argument.topic}-{number}",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{argument.topic} has the partitions 0 to {len(there) - 1}",
-            )
-    return [by_number[number] for number in argument.partitions]
 
 
 def _check_exist(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
@@ -139,7 +120,7 @@ def _check_exist(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
     for where in partitions:
         numbers.setdefault(where.topic, []).append(where.partition)
     for topic, wanted in numbers.items():
-        _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
+        partitions_of(admin, topic, wanted)
 
 
 def warn_of_moved(group_id: str, planned: Sequence[PlannedOffset | RewoundPartition]) -> None:
@@ -165,7 +146,7 @@ def delete_offsets(admin: Admin, options: Options) -> int:
     rows: list[Row] = []
     arguments = [parse_topic(text) for text in options.topic]
     for group_id in dict.fromkeys(options.group):
-        partitions = [each for argument in arguments for each in _partitions_of(admin, argument)]
+        partitions = [each for argument in arguments for each in partitions_of(admin, *argument)]
         errors: dict[TopicPartition, ClientError] = {}
         try:
             admin.delete_offsets(group_id, partitions)

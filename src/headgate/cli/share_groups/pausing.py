@@ -34,7 +34,7 @@ from headgate.cli.consumer_groups.remarks import assignment_text
 from headgate.cli.incomplete import told_gaps
 from headgate.cli.printing import Columns, Row, print_rows, say
 from headgate.cli.share_groups.options import Options
-from headgate.cli.share_groups.targets import asked_groups, partitions_of, target_of
+from headgate.cli.share_groups.targets import asked_groups, asked_partitions, target_of
 
 _PAUSED: Columns = ("group", "topic", "partition", "state", "start_offset", "owner", "since", "by", "reason")
 _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")
@@ -47,7 +47,7 @@ def pause(admin: Admin, options: Options) -> int:
     has_failed = False
     for group_id in dict.fromkeys(options.group):
         try:
-            partitions = partitions_of(admin, group_id, options)
+            partitions = asked_partitions(admin, group_id, options)
             admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
             if not options.no_wait:
                 wait_for_release(admin, group_id, partitions, options.release_timeout, _waiting_text)
@@ -81,7 +81,7 @@ def resume(admin: Admin, options: Options) -> int:
     for group_id in dict.fromkeys(options.group):
         try:
             paused = admin.list_paused_partitions(group_id)
-            partitions = list(paused) if options.all_topics else partitions_of(admin, group_id, options)
+            partitions = list(paused) if options.all_topics else asked_partitions(admin, group_id, options)
             admin.resume_partitions(group_id, partitions)
         except _OF_ONE_GROUP as error:
             say(in_words(error, "share-groups"))
@@ -133,7 +133,7 @@ def rewind(admin: Admin, options: Options) -> int:
     is_refused = False
     for group_id in dict.fromkeys(options.group):
         try:
-            planned = admin.plan_share_reset(partitions_of(admin, group_id, options), target_of(options))
+            planned = admin.plan_share_reset(asked_partitions(admin, group_id, options), target_of(options))
             if options.execute:
                 starts = {one.partition: one.offset for one in planned}
                 rewound = _rewind(admin, group_id, starts, options)

@@ -35,7 +35,7 @@ from headgate.cli.printing import (
 from headgate.cli.share_groups.options import Options
 from headgate.cli.share_groups.pausing import list_paused, pause, resume, rewind
 from headgate.cli.share_groups.records import archive, redeliver, release, show_records
-from headgate.cli.share_groups.targets import asked_groups, partitions_of, target_of
+from headgate.cli.share_groups.targets import asked_groups, asked_partitions, target_of
 from headgate.cli.share_groups.usage import action_of
 from headgate.cli.usage_problem import UsageProblem
 from headgate.client.pauses import list_on_nodes
@@ -208,7 +208,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
             is_refused = True
             continue
         try:
-            planned = admin.plan_share_reset(partitions_of(admin, group_id, options), target)
+            planned = admin.plan_share_reset(asked_partitions(admin, group_id, options), target)
             if options.execute:
                 starts = {one.partition: one.offset for one in planned}
                 admin.alter_share_offsets(group_id, starts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headgate.admin import (
     Admin,
-    RequestRefused,
     ShareTarget,
     ToDatetime,
     ToEarliest,
@@ -14,12 +13,11 @@ from headgate.admin import (
 )
 from headgate.admin.survey import Surveyor
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
+from headgate.cli.named_partitions import partitions_of
 from headgate.cli.printing import say
 from headgate.cli.share_groups.options import Options
 from headgate.client.share_groups import SHARE
-from headgate.domain.errors import ErrorCode
 from headgate.domain.times import as_datetime
-from headgate.domain.wording import counted
 
 
 def asked_groups(surveyor: Surveyor, options: Options) -> list[str]:
@@ -44,18 +42,9 @@ def target_of(options: Options) -> ShareTarget:
     return ToEarliest() if options.to_earliest else ToLatest()
 
 
-def partitions_of(admin: Admin, group_id: str, options: Options) -> list[TopicPartition]:
+def asked_partitions(admin: Admin, group_id: str, options: Options) -> list[TopicPartition]:
     """Return the partitions that options name. Raises `RequestRefused` for one that does not exist."""
     if options.all_topics:
         return [one.partition for one in admin.share_offsets(group_id)]
-    found: list[TopicPartition] = []
-    for topic, indexes in map(parse_topic, options.topic):
-        there = admin.partitions_of(topic)
-        missing = set(indexes or ()).difference(one.partition for one in there)
-        if missing:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise RequestRefused(
-                f"{topic}-{min(missing)}", code, f"{topic} has {counted(len(there), 'partition')}"
-            )
-        found += [one for one in there if indexes is None or one.partition in indexes]
-    return found
+    arguments = map(parse_topic, options.topic)
+    return [one for argument in arguments for one in partitions_of(admin, *argument)]
