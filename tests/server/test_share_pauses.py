@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.server import share_members
 from tests.server.clients import T
-from tests.server.dead_letters import REJECT, configure, letters_settle
+from tests.server.dead_letters import DEAD, REJECT, configure, create, letters, letters_settle
 from tests.server.disk import new_disk
 from tests.server.share_members import LOCK_MS, Got, Member, Scene, started, until
 
@@ -49,6 +49,13 @@ async def join(scene: Scene, member: Member) -> None:
             return
         await asyncio.sleep(0.001)
     raise AssertionError("nothing was assigned")
+
+
+async def leave(member: Member) -> None:
+    """Leave the group, and keep the session."""
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id=member.name, member_epoch=-1)
+    answer = await member.client.ask(request, 1, f"leave {member.name}")
+    assert answer.error_code == NONE, answer
 
 
 def play(story: Callable[[Scene], Coroutine[Any, Any, None]], **settings: str) -> None:
@@ -255,6 +262,63 @@ def test_dead_letters_that_cannot_be_written_keep_a_share_partition_pausing() ->
         await letters_settle(scene)
         assert await pauses.listed() == {0: (PAUSED, None)}
         assert await pauses.alter(0) == NONE
+
+    play(story)
+
+
+def test_dead_letters_of_a_share_partition_that_is_not_loaded_are_kept() -> None:
+    """As after a start: only the share coordinator knows of them. The group goes on with its old state."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        ann, pauses = scene.member("ann"), Pauses(scene)
+        configure(scene, topic=DEAD)
+        await join(scene, ann)
+        await ann.fetch(0)
+        assert await ann.acknowledge({0: [(0, 0, [REJECT])]}) == {0: NONE}
+        (shared,) = scene.shared()
+        await until(lambda: shared.writes.is_done)
+        shared.discard(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert await pauses.pause(0) == [PAUSED]
+        assert await pauses.alter(1) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert await pauses.resume(0) == [NOT_PAUSED]
+        create(scene)
+        scene.append(b"b")
+        assert await ann.fetch(wait_ms=1000) == got((1, 1, 1), values=[b"b"])
+        await letters_settle(scene)
+        assert [one.offset for one in letters(scene)] == [0]
+        assert await ann.acknowledge({0: [(1, 1, [ACCEPT])]}) == {0: NONE}
+        assert await pauses.pause(0) == [PAUSED]
+        assert await pauses.alter(1) == NONE
+
+    play(story)
+
+
+def test_a_rejection_that_is_being_written_is_not_taken_away_by_a_reset() -> None:
+    """Either the rejection is refused, or the reset, or the letter is written."""
+
+    async def story(scene: Scene) -> None:
+        configure(scene, topic=DEAD)
+        create(scene)
+        ann, pauses = scene.member("ann"), Pauses(scene)
+        await join(scene, ann)
+        await leave(ann)  # its session stays
+        answers = []
+        for offset in range(10):
+            scene.append(b"a")
+            fetched = {0: Got(ErrorCode.NOT_LEADER_OR_FOLLOWER, NONE, [], [])}
+            while (
+                0 not in fetched or fetched[0].error
+            ):  # until the state that the reset before has set is read
+                fetched = await ann.fetch(0, wait_ms=1000)
+            rejecting = asyncio.ensure_future(ann.acknowledge({0: [(offset, offset, [REJECT])]}))
+            for _ in range(offset):
+                await asyncio.sleep(0)
+            answers.append((await pauses.alter(offset + 1), await rejecting))
+            await letters_settle(scene)
+        rejected = [offset for offset, (_, given) in enumerate(answers) if given == {0: NONE}]
+        assert rejected, answers
+        assert [one.offset for one in letters(scene)] == rejected, answers
 
     play(story)
 

@@ -4,7 +4,8 @@ Everything known of their deliveries is forgotten. A group that does not exist i
 rises and becomes the state epoch, so that what leaders still hold of the former states is fenced.
 
 Unlike in Kafka, the group may have members if all of these share-partitions are paused (KIP-1249). As long as
-members have records of them, the request is refused with REBALANCE_IN_PROGRESS, which admin clients retry.
+members have records of them, the request is refused with REBALANCE_IN_PROGRESS, which admin clients retry; so
+is a share-partition with records that wait for their dead letters.
 """
 
 from __future__ import annotations
@@ -29,10 +30,6 @@ from headgate.wire.messages import alter_share_group_offsets as wire
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
 
 _NOT_WRITTEN = "Changes of paused partitions are not written yet: the broker's log says why."
-_LETTERS_WAIT = (
-    "Records wait for their dead letters, which cannot be written: the broker's log says why. To give the "
-    f"letters up, remove {dead_letters.TOPIC} of the group."
-)
 
 _Response = wire.AlterShareGroupOffsetsResponse
 _Errors = dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]
@@ -85,7 +82,7 @@ def _altered(node: Node, call: Call, request: wire.AlterShareGroupOffsetsRequest
 def _why_not_yet(node: Node, group_id: GroupId, keys: Collection[tuple[TopicId, int]]) -> str | None:
     """Return why the starts cannot be set yet; None if they can. They would take away what is not written."""
     if any(node.shares.has_letters(group_id, key) for key in keys):
-        return _LETTERS_WAIT
+        return dead_letters.WAIT
     held = [key for key in keys if node.shares.is_being_released(group_id, key)]
     holders = (node.shares.holder(group_id, key) for key in held)
     holder = next((one for one in holders if one is not None), None)

@@ -27,6 +27,8 @@ from headgate.domain.ids import GroupId, TopicId
 NO_GROUP_ID = "The group id is empty."
 
 _SUBMITTED_AT_ONCE = 200
+_HAVE_STATES = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+"""Results of partitions that have a state: a new one, or that whose dead letters are due."""
 
 StartOffsets = Mapping[tuple[TopicId, int], int]
 
@@ -36,18 +38,19 @@ def initialize_states(
 ) -> RequestSteps[dict[tuple[TopicId, int], tuple[ErrorCode, str | None]]]:
     """Initialize the states, and record those that succeeded. Return the error of each partition.
 
-    `starts` has the start offsets; without them the first reader of each partition chooses one.
+    `starts` has the start offsets; without them the first reader of each partition chooses one. A state whose
+    records wait for their dead letters stays as it is, and the group goes on with it.
     """
 
     def command(topic_id: TopicId, index: int) -> InitializeState:
         key = ShareKey(asked.group_id, topic_id, index)
         start = UNKNOWN_START if starts is None else starts[topic_id, index]
-        return InitializeState(key=key, state_epoch=asked.state_epoch, start_offset=start)
+        return InitializeState(key=key, state_epoch=asked.state_epoch, start_offset=start, keeps_letters=True)
 
     results = yield from _each(node, asked.group_id, asked.partitions, command)
     done: dict[TopicId, tuple[int, ...]] = {}
     for topic_id, (_, indexes) in asked.partitions.items():
-        good = tuple(index for index in indexes if not results[topic_id, index][0])
+        good = tuple(index for index in indexes if results[topic_id, index][0] in _HAVE_STATES)
         if good:
             done[topic_id] = good
     if done:
@@ -103,8 +106,12 @@ def _each(
 def _changed(
     node: Node, group_id: GroupId, place: tuple[TopicId, int], take: Callable[[Any], None], result: Any
 ) -> None:
-    """Forget what was delivered from the former state: at once, before anybody has read the new one."""
-    node.shares.forget(group_id, place)
+    """Forget what was delivered from the former state: at once, before anybody has read the new one.
+
+    Unless nothing was changed: dead letters, for example, still have to be written.
+    """
+    if isinstance(result, ErrorCode) or not result.error:
+        node.shares.forget(group_id, place)
     take(result)
 
 

@@ -17,6 +17,12 @@ AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 """Of a broker: with what the name of a topic for dead letters begins."""
 
+WAIT: Final = (
+    "Records wait for their dead letters, which cannot be written: the broker's log says why. To give the "
+    f"letters up, remove {TOPIC} of the group."
+)
+"""Why a share-partition cannot begin elsewhere yet."""
+
 _INTERNAL: Final = "__"
 
 

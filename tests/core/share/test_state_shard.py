@@ -160,6 +160,21 @@ def test_initializing_again_begins_anew(life: StateLife) -> None:
     assert life.ask(replace(write(-1), state_epoch=5)).error == ErrorCode.FENCED_STATE_EPOCH
 
 
+def test_a_state_with_dead_letters_that_are_due_may_be_kept(life: StateLife) -> None:
+    """An administrator's new start waits for them; a new state without this wish does not."""
+    anew = InitializeState(key=KEY, state_epoch=6, keeps_letters=True)
+    life.ask(write(-1, (100, 104, 2, 1), (105, 105, 3, 1)))
+    before = batches_of(life)
+    refused = life.ask(anew)
+    assert (refused.error, life.decided) == (ErrorCode.REBALANCE_IN_PROGRESS, [])
+    assert "dead letters" in refused.message
+    assert batches_of(life) == before
+    life.ask(write(106, (105, 105, 4, 1)))
+    assert life.ask(anew) == OK
+    life.ask(replace(write(-1, (100, 100, 3, 1)), state_epoch=6, leader_epoch=0))
+    assert life.ask(InitializeState(key=KEY, state_epoch=7)) == OK
+
+
 def test_a_deleted_state_is_gone(life: StateLife) -> None:
     """Its summary is that of no state; deleting it once more is no error and writes nothing."""
     assert life.ask(DeleteState(key=KEY)) == OK

@@ -23,6 +23,7 @@ from headgate.core.share.state.commands import (
 from headgate.core.share.state.merging import above, combined, kept_few, replaced
 from headgate.core.share.state.state import BATCHES_A_RECORD, ShareState, split
 from headgate.core.topic_image import TopicImage
+from headgate.domain import dead_letters
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records.share_batches import (
@@ -71,6 +72,8 @@ class Changes:
         refusal = _negative(key) or _fenced_state(state, epoch) or self._unknown(key)
         if refusal is None and command.start_offset < UNKNOWN_START:
             refusal = ErrorCode.INVALID_REQUEST, f"The start offset {command.start_offset} is negative."
+        if refusal is None and command.keeps_letters and state is not None and _has_letters(state):
+            refusal = ErrorCode.REBALANCE_IN_PROGRESS, dead_letters.WAIT
         if refusal is not None:
             return (), _refused(StateResult, refusal)
         snapshot = ShareSnapshot(
@@ -224,6 +227,10 @@ class Changes:
                 dead_letters=update.dead_letters or state.dead_letters,
             )
         )
+
+
+def _has_letters(state: ShareState) -> bool:
+    return state.batches.batches().has_state(DeliveryState.ARCHIVING)
 
 
 def _complete_count(state: ShareState, command: WriteState) -> int:

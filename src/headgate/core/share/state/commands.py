@@ -34,6 +34,8 @@ class InitializeState:
     key: ShareKey
     state_epoch: int
     start_offset: int = UNKNOWN_START
+    keeps_letters: bool = False
+    """Refuse it with REBALANCE_IN_PROGRESS if records wait for their dead letters, which would be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
