@@ -31,6 +31,9 @@ FASTER = 50
 LOCK_MS = 3_600_000
 """How long records are locked unless a test says otherwise: on a busy machine no lock ends by itself."""
 
+FIRST_WAIT_MS = 250_000
+"""Wait of a fetch that finds records as soon as the share-partition has a durable start."""
+
 Batches = Sequence[tuple[int, int, Sequence[int]]]
 """First offset, last offset and acknowledge types of each batch."""
 

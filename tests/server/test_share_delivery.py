@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from tests.server.clients import T
 from tests.server.disk import new_disk
-from tests.server.share_members import LOCK_MS, Got, Scene, play, started, until
+from tests.server.share_members import FIRST_WAIT_MS, LOCK_MS, Got, Scene, play, started, until
 from tests.topics.transactions import Writer
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.log.memory_filesystem import Fault, MemoryFile
 from headgate.topics.topics import Topics
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -246,13 +248,73 @@ def test_crash_keeps_acknowledgements_and_forgets_deliveries() -> None:
         member = scene.member("m")
         assert await member.fetch(0) == {}  # begins at the end of the log
         scene.append(b"a", b"b", b"c")
-        assert await member.fetch() == _got((1, 3, 1), values=[b"a", b"b", b"c"])
+        assert await member.fetch(wait_ms=FIRST_WAIT_MS) == _got((1, 3, 1), values=[b"a", b"b", b"c"])
         assert await member.acknowledge({0: [(2, 2, [ACCEPT])]}) == {0: NONE}
         files.kill()
         scene.node.close()
         scene = await started(files)
         again = scene.member("m")
         assert await again.fetch(0) == _got((1, 1, 1), (3, 3, 1), values=[b"a", b"c"])
+        scene.node.close()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def _hold_syncs_of_states(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let the share coordinator's syncs wait for an event."""
+    gate, datasync = threading.Event(), MemoryFile.datasync
+
+    def held(file: MemoryFile) -> None:
+        if "__share_group_state" in str(file._path):
+            assert gate.wait(10)
+        datasync(file)
+
+    monkeypatch.setattr(MemoryFile, "datasync", held)
+    return gate
+
+
+def test_the_start_is_durable_before_the_first_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut a share-partition begins where the delivered records are, not behind them."""
+
+    async def story() -> None:
+        files = new_disk()
+        scene = await started(files)
+        await scene.initialize(start=-1)
+        gate = _hold_syncs_of_states(monkeypatch)
+        fetching = asyncio.create_task(scene.member("m").fetch(0, wait_ms=FIRST_WAIT_MS))
+        await until(lambda: [one.has_read_state for one in scene.shared()] == [True])
+        scene.append(b"a")  # behind the start that was chosen: this syncs the topic
+        await asyncio.sleep(0.05)
+        is_early = fetching.done()
+        gate.set()
+        assert not is_early
+        assert await fetching == _got((0, 0, 1), values=[b"a"])
+        files.crash()
+        scene.node.close()
+        again = await started(files)
+        assert await again.member("m").fetch(0, wait_ms=FIRST_WAIT_MS) == _got((0, 0, 1), values=[b"a"])
+        again.node.close()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+@pytest.mark.plants_failures("shard")
+def test_a_start_that_cannot_be_written_is_not_delivered_from() -> None:
+    """The fetch reports the error; a later one chooses a start again."""
+
+    async def story() -> None:
+        files = new_disk()
+        scene = await started(files)
+        await scene.initialize(start=-1)
+        member = scene.member("m")
+        files.inject(Fault(kind="datasync", times=1))
+        (refused,) = (await member.fetch(0, wait_ms=FIRST_WAIT_MS)).values()
+        assert refused.error and not refused.acquired
+        files.heal()
+        found: dict[int, Got] = {}
+        scene.append(b"a")
+        while not found or found[0].error:
+            found = await member.fetch(wait_ms=1_000)
         scene.node.close()
 
     asyncio.run(asyncio.wait_for(story(), 30))

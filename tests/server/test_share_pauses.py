@@ -11,7 +11,7 @@ from tests.server import share_members
 from tests.server.clients import T
 from tests.server.dead_letters import DEAD, REJECT, configure, create, letters, letters_settle
 from tests.server.disk import new_disk
-from tests.server.share_members import LOCK_MS, Got, Member, Scene, started, until
+from tests.server.share_members import FIRST_WAIT_MS, LOCK_MS, Got, Member, Scene, started, until
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -129,7 +129,7 @@ def test_paused_share_partition_delivers_nothing_and_takes_acknowledgements() ->
         scene.append(b"b")
         ann, ben, pauses = scene.member("ann"), scene.member("ben"), Pauses(scene)
         await join(scene, ann)
-        assert await ann.fetch(0, most=1) == got((0, 0, 1), values=[b"a"])
+        assert await ann.fetch(0, most=1, wait_ms=FIRST_WAIT_MS) == got((0, 0, 1), values=[b"a"])
         assert await pauses.pause(0) == [PAUSING]
         assert await pauses.listed() == {0: (PAUSING, "ann")}
         assert await ben.fetch(0) == {}
@@ -171,7 +171,7 @@ def test_live_group_is_rewound_in_three_steps() -> None:
             scene.append(value)
         ann, pauses = scene.member("ann"), Pauses(scene)
         await join(scene, ann)
-        await ann.fetch(0)
+        await ann.fetch(0, wait_ms=FIRST_WAIT_MS)
         await ann.acknowledge({0: [(0, 1, [ACCEPT])]})
         assert await pauses.alter(0) == ErrorCode.NON_EMPTY_GROUP
         assert await pauses.pause(0) == [PAUSED]
@@ -181,7 +181,7 @@ def test_live_group_is_rewound_in_three_steps() -> None:
         assert await pauses.listed() == {0: (PAUSED, None)}
         assert await pauses.resume(0) == [NOT_PAUSED]
         await join(scene, ann)
-        assert await ann.fetch() == got((1, 1, 1), values=[b"b"])
+        assert await ann.fetch(wait_ms=FIRST_WAIT_MS) == got((1, 1, 1), values=[b"b"])
 
     play(story)
 
@@ -232,7 +232,7 @@ def test_lock_that_ends_in_a_pause_releases(wait_ms: int) -> None:
         scene.append(b"a")
         ann, ben, pauses = scene.member("ann"), scene.member("ben"), Pauses(scene)
         await join(scene, ann)
-        await ann.fetch(0)
+        await ann.fetch(0, wait_ms=FIRST_WAIT_MS)
         assert await pauses.pause(0) == [PAUSING]
         (shared,) = scene.shared()
         await until(lambda: shared.is_released)
@@ -252,7 +252,7 @@ def test_dead_letters_that_cannot_be_written_keep_a_share_partition_pausing() ->
         ann, pauses = scene.member("ann"), Pauses(scene)
         configure(scene, topic="dlq.missing")
         await join(scene, ann)
-        await ann.fetch(0)
+        await ann.fetch(0, wait_ms=FIRST_WAIT_MS)
         assert await ann.acknowledge({0: [(0, 0, [REJECT])]}) == {0: NONE}
         assert await pauses.pause(0) == [PAUSING]
         assert await pauses.listed() == {0: (PAUSING, None)}
@@ -274,7 +274,7 @@ def test_dead_letters_of_a_share_partition_that_is_not_loaded_are_kept() -> None
         ann, pauses = scene.member("ann"), Pauses(scene)
         configure(scene, topic=DEAD)
         await join(scene, ann)
-        await ann.fetch(0)
+        await ann.fetch(0, wait_ms=FIRST_WAIT_MS)
         assert await ann.acknowledge({0: [(0, 0, [REJECT])]}) == {0: NONE}
         (shared,) = scene.shared()
         await until(lambda: shared.writes.is_done)
@@ -335,6 +335,8 @@ def test_first_fetch_after_a_pause_delivers_nothing() -> None:
         fetches = [asyncio.create_task(ann.fetch(0)), asyncio.create_task(pauses.pause(1))]
         assert await fetches[0] == {}
         await fetches[1]
+        await until(lambda: all(one.is_loaded for one in scene.shared()))
+        assert await ann.fetch() == {}
         assert scene.node.shares.holder(GroupId("g"), (T, 0)) is None
 
     play(story)
@@ -348,7 +350,7 @@ def test_metrics_of_share_groups() -> None:
             scene.append(value)
         ann = scene.member("ann")
         await join(scene, ann)
-        await ann.fetch(0)
+        await ann.fetch(0, wait_ms=FIRST_WAIT_MS)
         await ann.acknowledge({0: [(1, 1, [ACCEPT])]})
         await asyncio.sleep(0.01)
         found = {

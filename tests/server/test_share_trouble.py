@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.server.disk import new_disk
-from tests.server.share_members import Got, Scene, play, started, until
+from tests.server.share_members import FIRST_WAIT_MS, Got, Scene, play, started, until
 from tests.topics.disk import batch, sync
 from tests.topics.transactions import Writer
 
@@ -60,7 +60,8 @@ def test_log_that_could_not_be_read_is_tried_again() -> None:
         (refused,) = (await member.fetch(0)).values()
         assert refused.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # clients ask again
         files.heal()
-        assert await member.fetch() == {0: Got(NONE, NONE, [(0, 2, 1)], [b"a"] * 3)}
+        found = await member.fetch(wait_ms=FIRST_WAIT_MS)
+        assert found == {0: Got(NONE, NONE, [(0, 2, 1)], [b"a"] * 3)}
         scene.node.close()
 
     asyncio.run(asyncio.wait_for(story(), 30))

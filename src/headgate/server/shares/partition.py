@@ -4,8 +4,8 @@ Each part has a module: the load of its state (`loading`), the log it reads (`so
 changes (`writing`), the timer of its locks (`locks`), the fetches that wait for records (`waiting`) and the
 dead letters (`dead_letters`). This one joins them:
 
-1. It is loaded before the first delivery. A start that the load chose is persisted at once: a restart must
-   not choose another one.
+1. It is loaded before the first delivery. A start that the load chose is durable before that as well: a
+   restart must not choose another one.
 2. What a change makes possible is looked at after it: waiting fetches are woken, dead letters written.
 3. A share-partition that is out of date, or of no use for another reason, is discarded: waiting fetches
    report why, and the next one makes a new object.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from headgate.core.share.fetching import DeliveredRecords
@@ -86,7 +87,7 @@ class SharedPartition:
         self.settings = settings
         self._counts = counts
         self._machine: SharePartition | None = None
-        """None until it is loaded."""
+        """None until it is loaded, and its start is durable."""
         self._loading: Loading | None = None
         """The load, from its beginning on."""
         self.log = SourceLog(node, key)
@@ -134,13 +135,23 @@ class SharedPartition:
         if isinstance(found, ErrorCode):
             self.discard(found)
             return
+        self.writes.begin(found.state, found.leader_epoch)
+        if found.is_new:
+            self.writes.persist_start(found.machine, partial(self._has_start, found))
+        else:
+            self._has_start(found, ErrorCode.NONE)
+
+    def _has_start(self, found: LoadedState, error: ErrorCode) -> None:
+        """Begin to deliver: the start is durable, unless it could not be written."""
+        if error:
+            self.discard(error)
+        if self.error:
+            return
         machine = self._machine = found.machine
+        machine.limits = self._limits()  # the settings may have changed since the load began
         self._counts.loads += 1
         if self._loading is not None:
             self._counts.load_ms += self._node.steady_time() - self._loading.began
-        self.writes.begin(found.state, found.leader_epoch)
-        if found.is_new:
-            self.writes.persist_start(machine)
         self._archive_exhausted(machine, 0)
         self.letters.loaded(found.state.dead_letters)
         self._tell_ready()

@@ -124,9 +124,10 @@ class StateWriter:
 
         self._node.share_state.submit(self._key.name, command, done)
 
-    def persist_start(self, machine: SharePartition) -> None:
-        """Persist the start of an empty window."""
-        self.persist(StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=()))
+    def persist_start(self, machine: SharePartition, on_done: OnDone = _nobody_waits) -> None:
+        """Persist the start of an empty window; `on_done` gets the result when it is durable."""
+        start = StateChange(start_offset=machine.start_offset, delivery_complete_count=0, batches=())
+        self.persist(start, on_done)
 
     def persist_what_nobody_acknowledges(self, machine: SharePartition) -> None:
         """Persist the start of an empty window, unless what was persisted last says that all is complete."""
