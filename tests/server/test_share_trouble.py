@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from tests.server.clients import T
 from tests.server.disk import new_disk
 from tests.server.share_members import FIRST_WAIT_MS, Got, Scene, play, started, until
 from tests.topics.disk import batch, sync
 from tests.topics.transactions import Writer
 
+from headgate.api.contract import RequestSteps
 from headgate.core.share.partition.model import AcknowledgementBatch, AcknowledgeType
 from headgate.core.share.state.commands import (
     InitializeState,
@@ -23,10 +27,13 @@ from headgate.core.share.state.commands import (
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
 from headgate.log.memory_filesystem import Fault
+from headgate.runtime.loop_watch import Job
 from headgate.server.node import BrokerNode
+from headgate.server.shares import delivery
 from headgate.server.shares.counts import FAILURES_TOLD, ShareCounts
 from headgate.server.shares.fetch import AT_ONCE, MOST_PARTITIONS
 from headgate.server.shares.writing import AGAIN_AT_ONCE
+from headgate.topics.partition import Partition
 from headgate.topics.topics import NewTopic
 
 ACCEPT, RELEASE, REJECT = (
@@ -306,6 +313,39 @@ def test_share_partition_that_has_not_read_its_state_is_not_forgotten() -> None:
         held.held.pop()(ReadStateResult(start_offset=0))
         assert await fetch == {0: Got(NONE, NONE, [(0, 0, 1)], [b"a"])}
         assert scene.shared() == [shared]
+
+    play(story)
+
+
+def test_a_share_partition_whose_log_is_opened_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody fetches the group, so what is idle is given up each second. A recovery takes longer."""
+
+    async def story(scene: Scene) -> None:
+        shares, group_id = scene.node.shares, GroupId("g")
+        opened: Future[None] = Future()
+
+        def slowly(partition: Partition) -> Iterator[Any]:
+            if partition.index == 1:
+                yield opened
+
+        monkeypatch.setattr(delivery, "opened_aside", slowly)
+
+        def borrow(index: int) -> RequestSteps[int]:
+            yield from shares.borrow(group_id, [(T, index)])
+            return index
+
+        ended: list[int] = []
+        failures: list[Exception] = []
+        for index in (0, 1):
+            scene.node.request_work.run(borrow(index), Job("test"), ended.append, failures.append)
+        await until(lambda: ended == [0])
+        await until(lambda: shares.find(group_id, (T, 0)) is None)
+        opened.set_result(None)
+        await until(lambda: ended == [0, 1])
+        shared = shares.find(group_id, (T, 1))
+        assert shared is not None and not shared.error
+        await until(lambda: shared.is_loaded)
+        assert not failures
 
     play(story)
 

@@ -38,6 +38,7 @@ from headgate.server.shares.fetch import ShareFetch
 from headgate.server.shares.gauges import share_gauges
 from headgate.server.shares.partition import SharedPartition
 from headgate.server.shares.settings import ShareGroupSettings
+from headgate.server.shares.source_log import SourceLog
 from headgate.server.shares.surroundings import Surroundings
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
@@ -104,30 +105,37 @@ class ShareDelivery:
         return len(keys) > PARTITIONS_A_STEP or not all(key in known for key in keys)
 
     def prepare(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
-        """Open the logs of partitions that are not in use yet, and load their states, in steps."""
+        """Open the logs of partitions that are not in use yet, then take them into use, in steps.
+
+        What is in use and idle may be given up at any time, so it is loaded at once.
+        """
         for number, key in enumerate(keys, 1):
             if not number % PARTITIONS_A_STEP:
                 yield None
+            if key in self._groups.get(group_id, {}):
+                continue
+            start = yield from self._opened(group_id, key)
+            if isinstance(start, ErrorCode):
+                continue  # the fetch reports an error
             if group_id not in self._pauses:
                 yield from self._learn_pauses(group_id)
-            if key in self._groups.get(group_id, {}):
-                continue  # another fetch may have begun while the group's shard was asked
-            if group_id not in self._pauses:
-                continue  # the group's shard does not answer: the fetch reports an error
-            shared = self._new(group_id, key)
-            start = -1
-            found = shared.partition()
-            if not isinstance(found, ErrorCode):
-                yield from opened_aside(found)
-                reset = self.settings_of(group_id).reset
-                if reset.strategy == ResetStrategy.BY_DURATION:
-                    since = max(0, self._node.system_time() - reset.duration_ms)
-                    first = yield from found.find_offset(since)
-                    if first.error:
-                        shared.discard(first.error)
-                    start = first.offset
-            shared.load(start)
+            if group_id not in self._pauses or key in self._groups.get(group_id, {}):
+                continue  # the group's shard does not answer, or another fetch has begun meanwhile
+            self._new(group_id, key).load(start)
             yield None
+
+    def _opened(self, group_id: GroupId, key: PartitionKey) -> RequestSteps[int | ErrorCode]:
+        """Open the log of a partition. Return the start if its group begins by time, otherwise -1."""
+        partition = SourceLog(self._node, ShareKey(group_id, *key)).partition()
+        if isinstance(partition, ErrorCode):
+            return partition
+        yield from opened_aside(partition)
+        reset = self.settings_of(group_id).reset
+        if reset.strategy != ResetStrategy.BY_DURATION:
+            return -1
+        since = max(0, self._node.system_time() - reset.duration_ms)
+        first = yield from partition.find_offset(since)
+        return first.error or first.offset
 
     def borrow(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
         """Take share-partitions into use without a session, in steps; idle ones are given up later."""
