@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -99,6 +99,17 @@ class _Node:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
+
+
+class _Timers(_Node):
+    """A node on which no time passes."""
+
+    def __init__(self, node: BrokerNode, share_state: Any) -> None:
+        super().__init__(node, share_state)
+        self.due: list[Callable[[], None]] = []
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.due.append(action)
 
 
 class _Noting:
@@ -346,6 +357,30 @@ def test_a_share_partition_whose_log_is_opened_is_not_given_up(monkeypatch: pyte
         assert shared is not None and not shared.error
         await until(lambda: shared.is_loaded)
         assert not failures
+
+    play(story)
+
+
+def test_sessions_that_come_and_go_add_no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share-partition that cannot be given up is looked at once a second, however many sessions ended."""
+
+    async def story(scene: Scene) -> None:
+        shares, group_id = scene.node.shares, GroupId("g")
+        scene.append(b"a")
+        for number in range(20):
+            member = scene.member(f"m{number}")
+            await member.fetch(0)
+            (shared,) = scene.shared()
+            shared.holds = 1  # as an administrator does
+            await member.fetch(epoch=-1)
+        timers = _Timers(scene.node, scene.node.share_state)
+        monkeypatch.setattr(shares, "_node", timers)
+        await until(lambda: bool(timers.due))
+        await asyncio.sleep(0.1)  # all timers from before have ended
+        assert len(timers.due) == 1
+        shared.holds = 0
+        timers.due.pop()()
+        await until(lambda: shares.find(group_id, (T, 0)) is None)
 
     play(story)
 

@@ -65,7 +65,7 @@ class ShareDelivery:
         self._groups: dict[GroupId, dict[PartitionKey, SharedPartition]] = {}
         self._settings: dict[GroupId, ShareGroupSettings] = {}
         self._letting_go: set[GroupId] = set()
-        """Groups whose partitions are to be given up."""
+        """Groups with a timer that gives their partitions up."""
         self._pauses: dict[GroupId, PausedPartitions] = {}
         """The pauses of each group in use, as its shard told them."""
         self._counts = ShareCounts()
@@ -320,7 +320,6 @@ class ShareDelivery:
 
     def _let_go(self, group_id: GroupId) -> None:
         """Forget the partitions of a group that nobody fetches any more: its state may be altered now."""
-        self._letting_go.discard(group_id)
         self._let_go_some(group_id, deque(self.partitions(group_id)))
 
     def _let_go_some(self, group_id: GroupId, left: deque[SharedPartition]) -> None:
@@ -338,7 +337,11 @@ class ShareDelivery:
     def _let_go_later(self, group_id: GroupId) -> None:
         if group_id not in self._letting_go:
             self._letting_go.add(group_id)
-            self._node.call_later(_RETRY_MS, lambda: self._let_go(group_id))
+            self._node.call_later(_RETRY_MS, lambda: self._let_go_again(group_id))
+
+    def _let_go_again(self, group_id: GroupId) -> None:
+        self._letting_go.discard(group_id)
+        self._let_go(group_id)
 
     def forget(self, group_id: GroupId, key: PartitionKey) -> None:
         """Discard a share-partition whose state was just changed by somebody else; the next fetch loads it.
