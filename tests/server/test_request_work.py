@@ -223,6 +223,33 @@ def test_work_that_fails_is_reported_and_others_continue(short_slices: None) -> 
     working(scenario)
 
 
+def test_a_callback_that_raises_does_not_stop_others(short_slices: None) -> None:
+    """The event loop reports it."""
+
+    async def scenario(work: RequestWork) -> None:
+        def steps(*, fails: bool) -> RequestSteps[str]:
+            yield None
+            if fails:
+                raise ValueError("unfit")
+            return "done"
+
+        def bad(outcome: object) -> None:
+            raise KeyError("planted")
+
+        reported: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+        good = Outcome()
+        work.run(steps(fails=False), JOB, bad, good.failed)
+        work.run(steps(fails=True), JOB, good.done, bad)
+        work.run(steps(fails=False), JOB, good.done, good.failed)
+        await until(lambda: good.is_known)
+        assert good.result == "done"
+        assert [type(one) for one in reported] == [KeyError, KeyError]
+
+    working(scenario)
+
+
 # --- over connections ---
 
 

@@ -7,6 +7,8 @@ Rules:
 2. `run` takes the first slice at once. So short work is done when `run` returns, and needs no loop iteration.
 3. After that, each iteration of the loop runs one slice of one piece of work; the pieces alternate.
 4. At most `THREADS` functions run in threads at a time, in the order of their arrival.
+5. An exception of `on_done` or `on_failed` is the caller's in the first slice, and then the event loop's. It
+   stops no other piece of work.
 """
 
 from __future__ import annotations
@@ -128,8 +130,10 @@ class RequestWork:
 
     def _take_turn(self) -> None:
         self._is_turn_due = False
-        if self._queue:
-            self._go_on(self._queue.popleft(), SLICE_SECONDS)
+        try:
+            if self._queue:
+                self._go_on(self._queue.popleft(), SLICE_SECONDS)
+        finally:
             self._ask_for_turn()
 
     def _go_on(self, piece: _Piece, slice_seconds: float, problem: Exception | None = None) -> None:
