@@ -10,6 +10,7 @@ import pytest
 from tests.runtime.counting import Add, AnswerLater, Ask, Counter, Setup, run, setup
 from tests.waiting import until
 
+from headgate.api.contract import RequestSteps
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Producer, Reply, Token
 from headgate.domain.errors import ErrorCode
@@ -18,7 +19,9 @@ from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import GroupMetadata, OffsetCommit, Record
 from headgate.runtime import failures, shard_reloading, shard_runtime
 from headgate.runtime.failures import Where
+from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.quarantine import FIRST_SECONDS, Quarantine
+from headgate.server.request_work import RequestWork
 from headgate.shards.group_batches import TurnBatches
 
 
@@ -154,6 +157,36 @@ def test_records_that_cannot_be_applied_fail_the_shard_over_and_their_group_is_r
                 assert replies.pop() is ErrorCode.UNKNOWN_SERVER_ERROR
                 assert await s.ask(Add()) == expected
             assert failures.counts() == {Where.SHARD: 1}
+
+    run(scenario)
+
+
+@pytest.mark.plants_failures("request", "shard")
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (Undecidable(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (Inapplicable(), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_command_of_a_job_is_refused_as_that_of_a_request(command: object, error: ErrorCode) -> None:
+    """A job has no connection that could be closed; the shard fails over all the same."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            faulty(s)
+            replies: list[object] = []
+
+            def steps() -> RequestSteps[None]:
+                s.runtime.submit(command, replies.append, "g")
+                yield None
+
+            work = RequestWork(LoopWatch())
+            ends: list[object] = []
+            work.run(steps(), Job("test"), ends.append, ends.append)
+            assert (replies, ends) == ([error], [None])
+            await until(lambda: s.runtime.is_active, "it is loaded again", 10)
+            work.close()
 
     run(scenario)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from headgate.api.contract import RequestSteps
 from headgate.runtime.asking import NOW, Asker
-from headgate.runtime.loop_watch import LoopWatch, Step
+from headgate.runtime.loop_watch import Job, LoopWatch, Step
 
 if TYPE_CHECKING:
     from headgate.server.calls import PendingCall
@@ -137,9 +137,9 @@ class RequestWork:
             self._ask_for_turn()
 
     def _go_on(self, piece: _Piece, slice_seconds: float, problem: Exception | None = None) -> None:
-        """Run one slice, with the request as the current asker."""
+        """Run one slice, with the request as the current asker. A job has no client that is given up."""
         outer, asker_before = self._watch.begin(piece.step), NOW.asker
-        NOW.asker = cast(Asker, piece.step)
+        NOW.asker = None if isinstance(piece.step, Job) else cast(Asker, piece.step)
         try:
             self._slice(piece, slice_seconds, problem)
         finally:
