@@ -23,6 +23,8 @@ from headgate.topics.partition import Partition
 from headgate.topics.partition_log import TRIED_BYTES
 
 RECOVERY: Final = Job("shard recovery")
+LARGEST_BATCH_BYTES: Final = 64 << 20
+"""Clients have no influence on the topic's setting, and cannot make the records of a group smaller."""
 
 
 class LocalLog:
@@ -54,8 +56,8 @@ class LocalLog:
 
     @property
     def max_batch_bytes(self) -> int:
-        """`max.message.bytes` of the topic."""
-        return self.partition.topic.policy.max_message_bytes
+        """`max.message.bytes` of the topic, but at least what the largest record of a coordinator needs."""
+        return max(self.partition.topic.policy.max_message_bytes, LARGEST_BATCH_BYTES)
 
     @property
     def durable_position(self) -> int:

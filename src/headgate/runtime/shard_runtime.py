@@ -10,8 +10,10 @@ It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
 3. If a write or a sync fails, the shard's memory is dropped, all waiting requests get a retriable error, and
    the shard is loaded from its log again. Recovery reuses the start-up path. A fenced shard, whose log
    has another writer, is dropped too, and remains so until its owner loads it.
-4. A command whose decision or encoding fails is refused alone (UNKNOWN_SERVER_ERROR), before anything of it
-   is applied. Other requests that it would have answered get a retriable error.
+4. A command whose decision or encoding fails is refused alone (UNKNOWN_SERVER_ERROR), before any of its
+   records is applied. Other requests that it would have answered get a retriable error. Only a fault makes it
+   fail, and what the decision changed beside the records stays changed: a shard refuses what has no room in a
+   record before it decides anything.
 5. If records cannot be applied or written because of an unexpected exception, rule 3 applies, and the
    command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
 6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
@@ -298,7 +300,7 @@ class ShardRuntime(Generic[ShardT]):
         return self._batches.add_transactional(effects.records, transaction, self._turn_time)
 
     def _refuse(self, command: Any, token: Token, effects: Effects[Any], failure: Exception) -> None:
-        """Refuse a command whose decision or encoding failed. Nothing of it was applied."""
+        """Refuse a command whose decision or encoding failed. None of its records was applied."""
         name = type(command).__name__
         if isinstance(failure, RecordTooLarge):
             logger.warning("a request was refused", extra={"command": name, "reason": str(failure)})

@@ -11,6 +11,7 @@ from headgate.core.classic.commands import DescribeGroup, JoinResult
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListGroups
+from headgate.core.group_bytes import MOST_BYTES
 from headgate.core.offsets.commands import FetchOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
@@ -62,6 +63,18 @@ def test_a_join_is_refused(what: str, changes: dict[str, Any], error: ErrorCode,
     result = h.ask(join(**changes))
     assert (result.error, result.member_id) == (error, echoed)
     assert (result.generation, result.leader, result.protocol_name) == (-1, "", None)
+    assert h.ask(heartbeat("b", generation)) == NONE
+
+
+def test_metadata_that_no_record_takes_is_refused() -> None:
+    """All members together; what a member joins with again takes the place of its metadata."""
+    h = harness()
+    half = (("range", b"\0" * (MOST_BYTES // 2)),)
+    generation = h.stable_group("a", "b", protocols=half)
+    third = h.ask(join(new_member_id="c", protocols=(("range", b"\0"),), must_know_member_id=False))
+    assert third.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    too_much = h.ask(join(member_id="b", protocols=(("range", b"\0" * (MOST_BYTES // 2 + 1)),)))
+    assert (too_much.error, too_much.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "b")
     assert h.ask(heartbeat("b", generation)) == NONE
 
 

@@ -11,8 +11,9 @@ from headgate.core.classic.commands import DescribeGroup
 from headgate.core.classic.rebalance import LAST_GENERATION
 from headgate.core.classic.state import TRANSITIONS, ClassicState
 from headgate.core.classic.subscription import claims_too_much, subscribed_topics
+from headgate.core.group_bytes import MOST_BYTES
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, MemberId, TopicName
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicState
 
@@ -88,6 +89,20 @@ def test_completing_to_stable_when_the_leader_syncs() -> None:
     assert h.state("g") is STABLE
     recorded = classic_groups(h.shard).recorded[GroupId("g")]
     assert (recorded.generation, recorded.leader, recorded.state_timestamp) == (1, "a", h.now)
+
+
+def test_assignments_that_no_record_takes_are_refused() -> None:
+    """Nobody gets any of them; the leader may send others."""
+    h = Harness()
+    tokens = [h.send(join(new_member_id=one, must_know_member_id=False)) for one in ("a", "b")]
+    while h.is_parked(tokens[0]):
+        h.advance(500)
+    waiting = h.send(sync("b", 1))
+    too_much = ((MemberId("a"), b"\0" * MOST_BYTES), (MemberId("b"), b"b"))
+    assert h.ask(sync("a", 1, assignments=too_much)).error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert h.is_parked(waiting)
+    assert h.ask(sync("a", 1, assignments=((MemberId("b"), b"b"),))).error == NONE
+    assert h.answers[waiting].assignment == b"b"
 
 
 def test_only_the_leader_gets_the_members() -> None:

@@ -23,6 +23,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], ErrorCode]] = [
     ("m", 0, JOIN | {"reported": None}, INVALID),
     ("m", 0, JOIN | {"reported": [("t", 0)]}, INVALID),
     ("m", 0, JOIN | {"subscribed_topic_names": None}, INVALID),
+    ("m", 0, JOIN | {"subscribed_topic_names": ("é" * (1 << 20),) * 13}, INVALID),
     ("m", -2, {}, INVALID),
     ("m", -3, {}, INVALID),
     ("m", 0, JOIN | {"server_assignor": "other"}, ErrorCode.UNSUPPORTED_ASSIGNOR),

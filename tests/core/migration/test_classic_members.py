@@ -20,6 +20,7 @@ from tests.core.migration.support import (
 
 from headgate.core.classic.commands import DescribeGroup, JoinResult
 from headgate.core.consumer.commands import DescribeConsumerGroup
+from headgate.core.group_bytes import MOST_BYTES
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId
 
@@ -55,6 +56,17 @@ def test_the_server_assigns_without_a_leader() -> None:
     synced = h.ask(sync("a", 2, group_id=G))
     assert assigned_pairs(synced.assignment) == {("t", 0), ("t", 1), ("t", 2)}
     assert h.ask(heartbeat("a", 2, group_id=G)) is ErrorCode.NONE
+
+
+def test_metadata_that_no_record_of_a_classic_group_takes_is_refused() -> None:
+    """The group may become a classic one at any time, and one record then has all members."""
+    h, _ = with_new_member()
+    half = subscription("t") + b"\0" * (MOST_BYTES // 2 - 100)
+    for member_id in ("a", "b"):
+        assert joins(h, member_id, protocols=(("range", half),)).error is ErrorCode.NONE
+    refused = joins(h, "c", protocols=(("range", subscription("t") + b"\0" * 200),))
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert joins(h, "b", protocols=(("range", half),)).error is ErrorCode.NONE
 
 
 def test_a_member_without_an_id_gets_one_first() -> None:

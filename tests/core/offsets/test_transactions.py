@@ -217,6 +217,20 @@ def test_a_repeated_stable_fetch_notices_a_pending_offset() -> None:
     assert after.offsets == [5]
 
 
+def test_a_repeated_stable_fetch_notices_that_a_pending_offset_was_deleted() -> None:
+    """Though no committed offset changes: a consumer repeats the fetch until nothing is unstable."""
+    h = Harness()
+    h.commit("g", offset=3, partition=1)
+    again = RepeatedFetch(FetchOffsets(G, [(T, [0])], require_stable=True))
+    h.commit_in(7, offset=5)
+    for _ in range(2):
+        [during] = h.ask(FetchesAgain([again]))
+        assert during.unstable == {"t": {0}}
+    h.ask(DeleteOffsets(G, [(T, [0])]))
+    [after] = h.ask(FetchesAgain([again]))
+    assert not getattr(after, "unstable", None)
+
+
 # --- removal ---
 
 

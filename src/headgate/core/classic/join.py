@@ -20,6 +20,7 @@ from headgate.core.classic.subscription import claims_too_much
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.events import RemovalReason
+from headgate.core.group_bytes import MOST_BYTES, bytes_of
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId
@@ -46,6 +47,8 @@ def join(context: ClassicContext, group: ClassicGroup, command: JoinGroup, token
             _refuse(token, NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED),
             _drop_refused(context, group, member_id),
         )
+    if not _fits(group, command):
+        return _refuse(token, member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports(command.protocol_type, command.protocols):
         return _refuse(token, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member_id == NO_MEMBER_ID:
@@ -74,6 +77,14 @@ def _has_room(group: ClassicGroup, member_id: MemberId, max_size: int) -> bool:
             )
         case ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
             return member_id in group.members or len(group.members) < max_size
+
+
+def _fits(group: ClassicGroup, command: JoinGroup) -> bool:
+    """Return whether the metadata of all members fits into the group's record."""
+    known = group.instances.get(command.instance_id) if command.instance_id is not None else None
+    before = group.members.get(known or command.member_id)
+    replaced = 0 if before is None else bytes_of(before.protocols)
+    return group.metadata_bytes - replaced + bytes_of(command.protocols) <= MOST_BYTES
 
 
 def _drop_refused(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:

@@ -8,6 +8,7 @@ from headgate.core.classic.group import ClassicGroup, Member
 from headgate.core.classic.state import ClassicState
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.group_bytes import MOST_BYTES, bytes_of
 from headgate.domain.errors import ErrorCode
 
 
@@ -36,6 +37,8 @@ def _differs(asked: str | None, known: str | None) -> bool:
 def sync(context: ClassicContext, group: ClassicGroup, command: SyncGroup, token: Token) -> GroupEffects:
     """Answer a member with its assignment, now or when the leader has sent it."""
     error = sync_error(group, command)
+    if not error and group.leader == command.member_id and not _fits(command):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka
     if error:
         return answer(token, SyncResult(error=error))
     group.pending_syncs.pop(command.member_id, None)
@@ -51,6 +54,11 @@ def sync(context: ClassicContext, group: ClassicGroup, command: SyncGroup, token
     if group.leader != member.member_id:
         return superseded
     return together(superseded, _stabilize(context, group, command))
+
+
+def _fits(command: SyncGroup) -> bool:
+    """Return whether the assignments of all members fit into the group's record."""
+    return bytes_of(command.assignments) <= MOST_BYTES
 
 
 def _stabilize(context: ClassicContext, group: ClassicGroup, command: SyncGroup) -> GroupEffects:

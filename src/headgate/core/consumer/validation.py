@@ -9,6 +9,7 @@ from headgate.core.consumer.commands import (
     ConsumerHeartbeat,
     GroupRefusal,
 )
+from headgate.core.group_bytes import TOO_LONG, are_too_long
 from headgate.domain.errors import ErrorCode
 
 
@@ -34,6 +35,8 @@ def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) ->
         return _invalid("InstanceId can't be null.")
     if command.member_epoch < LEAVING_FOR_A_WHILE:
         return _invalid("MemberEpoch is invalid.")
+    if are_too_long(command.subscribed_topic_names):
+        return _invalid(TOO_LONG)
     if command.server_assignor is not None and command.server_assignor not in assignors:
         return GroupRefusal(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

@@ -17,11 +17,13 @@ from headgate.core.consumer.commands import GroupRefusal
 from headgate.core.consumer.context import ConsumerContext
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.heartbeat import ReportedState, advance, is_target_due
+from headgate.core.group_bytes import MOST_BYTES, bytes_of
 from headgate.core.migration.consumer_protocol import Subscription, read_subscription
 from headgate.core.migration.downgrade import assignment_bytes
 from headgate.core.migration.upgrade import partitions_by_id
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId
 from headgate.records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadata,
@@ -96,6 +98,8 @@ def join(
     admitted = _admit(context, group, command)
     if isinstance(admitted, JoinResult):
         return admitted
+    if not _fits(group, admitted.replaces or admitted.member.member_id, command):
+        return JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=command.member_id)
     _, metadata = command.protocols[0]
     subscription = read_subscription(metadata)
     if subscription is None:
@@ -115,6 +119,16 @@ def join(
         return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
     current, records = advanced
     return Joined(Member(reported_state.metadata, current), admitted, records)
+
+
+def _fits(group: ConsumerGroup, member_id: MemberId, command: JoinGroup) -> bool:
+    """Return whether the metadata of all classic members fits into a record, if the group becomes classic."""
+    others = (
+        bytes_of(one.classic.protocols)
+        for other_id, one in group.members.items()
+        if one.classic is not None and other_id != member_id
+    )
+    return sum(others) + bytes_of(command.protocols) <= MOST_BYTES
 
 
 def _admit(context: ConsumerContext, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:

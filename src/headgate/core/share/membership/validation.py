@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.core.group_bytes import TOO_LONG, are_too_long
 from headgate.core.share.membership.commands import JOINING, LEAVING, ShareGroupRefusal, ShareHeartbeat
 from headgate.domain.errors import ErrorCode
 
@@ -22,6 +23,8 @@ def invalid_heartbeat(command: ShareHeartbeat) -> ShareGroupRefusal | None:
         return _invalid("SubscribedTopicNames must be set in first request.")
     if command.member_epoch < LEAVING:
         return _invalid("MemberEpoch is invalid.")
+    if are_too_long(command.subscribed_topic_names):
+        return _invalid(TOO_LONG)
     return None
 
 
