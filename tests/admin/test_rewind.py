@@ -236,7 +236,7 @@ def test_a_second_call_finishes_what_was_left(
 ) -> None:
     """Nobody could be asked to resume; a shift is refused then, as it may have been made already."""
     with monkeypatch.context() as patched:
-        patched.setattr(pauses, "resume", _unreachable)
+        patched.setattr(pauses, "resume_of_rewinds", _unreachable)
         with pytest.raises(RewindUnfinished, match="the offsets are set") as unfinished:
             admin.rewind(group, {ZERO: 42}, reason="bad data")
     assert unfinished.value.partitions == (ZERO,)
@@ -261,7 +261,7 @@ def test_a_failure_that_cannot_be_cleaned_up_names_what_was_left(
     """The first failure is its cause."""
     reader.releases = False
     with monkeypatch.context() as patched:
-        patched.setattr(pauses, "resume", _unreachable)
+        patched.setattr(pauses, "resume_of_rewinds", _unreachable)
         with pytest.raises(RewindUnfinished, match="no offset is changed") as unfinished:
             admin.rewind(group, {ZERO: 42}, timeout_s=0.1)
     assert isinstance(unfinished.value.__cause__, NotReleased)
@@ -280,7 +280,7 @@ def test_a_second_interruption_says_what_is_left(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(pauses, "resume", interrupt)
+        patched.setattr(pauses, "resume_of_rewinds", interrupt)
         with pytest.raises(RewindUnfinished, match="flights-0 may still be paused") as unfinished:
             admin.rewind(group, {ZERO: 42}, on_progress=lambda at: interrupt() if at.waiting_for else None)
     assert isinstance(unfinished.value.__cause__, KeyboardInterrupt)

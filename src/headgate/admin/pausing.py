@@ -10,9 +10,7 @@ from typing import Final
 from headgate.admin.errors import NotPaused, NotReleased
 from headgate.client import pauses
 from headgate.client.cluster import Cluster
-from headgate.client.errors import PartlyRefused
 from headgate.client.pauses import PausedPartition
-from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicPartition
 
 _SHORTEST_LOOK_S: Final = 0.05
@@ -62,15 +60,6 @@ def wait_until_released(
             raise NotReleased(group_id, waiting_for, timeout_s)
         time.sleep(min(pause_s, max(0.0, timeout_s - elapsed_s)))
         pause_s = min(pause_s * 1.5, _LONGEST_LOOK_S)
-
-
-def resume_all(cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]) -> None:
-    """Resume partitions; those that do not exist any more need not be."""
-    try:
-        pauses.resume(cluster, group_id, partitions)
-    except PartlyRefused as refused:
-        if any(one.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in refused.refused.values()):
-            raise
 
 
 def released_among(

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from headgate.admin.errors import NothingToReset, RewindUnfinished
-from headgate.admin.pausing import Waiting, resume_all, wait_until_released
+from headgate.admin.pausing import Waiting, wait_until_released
 from headgate.admin.reset import PlannedOffset, ShiftBy, Target, ToOffset, plan
 from headgate.client import offsets, pauses
 from headgate.client.cluster import Cluster
@@ -261,7 +261,7 @@ class Rewind:
         """
         expected = ClientError if failure is None else (ClientError, KeyboardInterrupt)
         try:
-            return resume_own(self.cluster, self.group_id, own)
+            return pauses.resume_of_rewinds(self.cluster, self.group_id, own)
         except expected as problem:
             raise RewindUnfinished(self.group_id, own, state) from (failure or problem)
 
@@ -274,14 +274,6 @@ class Rewind:
         """A display that fails, or is interrupted once more, must not keep partitions paused."""
         with contextlib.suppress(BaseException):  # the first failure is the one to raise
             self._tell(step)
-
-
-def resume_own(cluster: Cluster, group_id: GroupId, own: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Resume what a rewind paused, but not what somebody else paused meanwhile. Return what is resumed."""
-    paused = pauses.list_paused(cluster, group_id)
-    resumed = {one for one in own if one not in paused or is_of_rewind(paused[one].reason)}
-    resume_all(cluster, group_id, sorted(resumed))
-    return resumed
 
 
 def _old_offsets(planned: Iterable[PlannedOffset]) -> dict[TopicPartition, int | None]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from headgate.admin.errors import NothingToReset, RewindUnfinished
 from headgate.admin.pausing import OnWaiting, wait_until_released
-from headgate.admin.rewind import resume_own
 from headgate.admin.share_starts import plan_starts
 from headgate.client import pauses, share_groups
 from headgate.client.cluster import Cluster
@@ -88,6 +87,6 @@ class ShareRewind:
         self, own: list[TopicPartition], state: str, failure: BaseException | None = None
     ) -> set[TopicPartition]:
         try:
-            return resume_own(self.cluster, self.group_id, own)
+            return pauses.resume_of_rewinds(self.cluster, self.group_id, own)
         except (ClientError, KeyboardInterrupt) as problem:
             raise RewindUnfinished(self.group_id, own, state) from (failure or problem)

@@ -28,7 +28,9 @@ def _resume(
     group_id = GroupId(request.group_id)
 
     def command_of(partitions: PartitionsByTopic) -> ResumePartitions:
-        return ResumePartitions(group_id=group_id, partitions=partitions)
+        return ResumePartitions(
+            group_id=group_id, partitions=partitions, only_of_rewinds=request.only_of_rewinds
+        )
 
     error, message, topics = yield from change_pauses(node, group_id, request.topics, command_of)
     if changed := changed_partitions(topics):

@@ -12,6 +12,7 @@ from headgate.client.connection import Connection
 from headgate.client.errors import ClientError, RequestRefused, check, check_parts
 from headgate.client.offsets import by_topic
 from headgate.client.survey import Answers, Survey
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition, topic_id_text
 from headgate.wire.extensions.list_paused_partitions import (
     ListPausedPartitionsRequest,
@@ -22,6 +23,7 @@ from headgate.wire.extensions.pause_partitions import PausePartitionsRequest, Pa
 from headgate.wire.extensions.paused_topics import PartitionToChange, TopicToChange
 from headgate.wire.extensions.resume_partitions import ResumePartitionsRequest, ResumePartitionsResponse
 
+_NOT_PAUSED: Final = 0
 _PAUSING: Final = 1
 
 
@@ -75,6 +77,28 @@ def resume(cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartit
     """Resume partitions; one that is not paused is no error. Raises what `pause` raises."""
     message = ResumePartitionsRequest(group_id=group_id, topics=_topics(partitions))
     cluster.retrying(lambda: _check(group_id, cluster.coordinator(group_id).request(message)))
+
+
+def resume_of_rewinds(
+    cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]
+) -> set[TopicPartition]:
+    """Resume what rewinds have paused. Return which of the partitions are not paused any more.
+
+    One that does not exist any more is not paused. Raises what `resume` raises otherwise.
+    """
+    message = ResumePartitionsRequest(group_id=group_id, topics=_topics(partitions), only_of_rewinds=True)
+
+    def attempt() -> set[TopicPartition]:
+        response = cluster.coordinator(group_id).request(message)
+        _check(group_id, response, but=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {
+            TopicPartition(TopicName(topic.name), one.partition_index)
+            for topic in response.responses
+            for one in topic.partitions
+            if one.state == _NOT_PAUSED
+        }
+
+    return cluster.retrying(attempt)
 
 
 def list_paused(cluster: Cluster, group_id: GroupId) -> dict[TopicPartition, PausedPartition]:
@@ -134,12 +158,18 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[TopicToChange]:
     ]
 
 
-def _check(group_id: GroupId, response: PausePartitionsResponse | ResumePartitionsResponse) -> None:
+def _check(
+    group_id: GroupId,
+    response: PausePartitionsResponse | ResumePartitionsResponse,
+    but: ErrorCode = ErrorCode.NONE,
+) -> None:
+    """Raise the errors of a response, `but` this one of a partition."""
     check(f"group {group_id}", response.error_code, response.error_message)
     codes = {
         TopicPartition(TopicName(topic.name), one.partition_index): one.error_code
         for topic in response.responses
         for one in topic.partitions
+        if one.error_code != but
     }
     check_parts(codes, "partition")
 

@@ -39,6 +39,16 @@ def test_a_pause_takes_the_place_of_that_of_a_rewind_alone() -> None:
         assert paused == {TOPIC: {0: standing, 1: second}}
 
 
+def test_a_rewind_resumes_only_what_rewinds_have_paused() -> None:
+    """What somebody else pauses at the last moment stays paused."""
+    before = with_paused({}, [(TOPIC, [0, 1])], Pause(Millis(1), "c", "rewind: again"))
+    before = with_paused(before, [(TOPIC, [1])], Pause(Millis(2), "d", "hands off"))
+    after = without(before, [(TOPIC, [0, 1, 2])], only_of_rewinds=True)
+    assert {index: pause.reason for index, pause in after[TOPIC].items()} == {1: "hands off"}
+    assert without(after, [(TOPIC, [1])], only_of_rewinds=True) is after
+    assert without(after, [(TOPIC, [1])]) == {}
+
+
 def test_a_record_that_a_resume_makes_larger_fits_into_a_batch() -> None:
     """The first pause has the number 0, which takes no bytes; a resume can give it to another pause."""
     first, second = Pause(Millis(1), "a", "first"), Pause(Millis(2), "a", "second")

@@ -42,6 +42,8 @@ class ResumePartitions:
 
     group_id: GroupId
     partitions: PartitionsByTopic
+    only_of_rewinds: bool = False
+    """Leave what is paused for another reason, perhaps a moment ago."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -102,7 +102,8 @@ class PauseDispatch:
         pausing = self._find(command.group_id)
         if isinstance(pausing, PauseResult):
             return answer(token, pausing)
-        after = without(self._paused.of(command.group_id), command.partitions)
+        before = self._paused.of(command.group_id)
+        after = without(before, command.partitions, only_of_rewinds=command.only_of_rewinds)
         return self._changed(pausing, command, after, now, token)
 
     def list(self, command: ListPausedPartitions, now: Millis, token: Token) -> GroupEffects:

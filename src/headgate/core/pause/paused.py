@@ -91,12 +91,19 @@ def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) 
     return {**before, **changed} if changed else before
 
 
-def without(before: PausedPartitions, partitions: Partitions) -> PausedPartitions:
-    """Return the paused partitions without these; the same object if nothing changes."""
+def without(
+    before: PausedPartitions, partitions: Partitions, *, only_of_rewinds: bool = False
+) -> PausedPartitions:
+    """Return the paused partitions without these; the same object if nothing changes.
+
+    `only_of_rewinds`: without those of them that rewinds have paused.
+    """
     changed: dict[TopicId, Mapping[int, Pause]] = {}
     for topic_id, indexes in _by_topic(partitions).items():
         now = before.get(topic_id, {})
         gone = now.keys() & set(indexes)
+        if only_of_rewinds:
+            gone = {index for index in gone if is_of_rewind(now[index].reason)}
         if gone:
             changed[topic_id] = {index: pause for index, pause in now.items() if index not in gone}
     if not changed:

@@ -1,7 +1,7 @@
 """ResumePartitions (api key 20002), versions 0-1: let a group be assigned paused partitions again (KIP-1249).
 
 Version 0 is the document's, which gives it no key yet. Version 1 is ours: flexible, with the state of each
-partition.
+partition, and with the choice to leave what somebody else paused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class ResumePartitionsRequest(Request["ResumePartitionsResponse"]):
 
     group_id: Annotated[str, "string"] = ""
     topics: Annotated[list[TopicToChange], "[]struct"] = EMPTY
+    only_of_rewinds: Annotated[bool, "bool 1+"] = False
+    """Whether only those are resumed that a rewind has paused."""
 
 
 class ResumePartitionsResponse(Response):
