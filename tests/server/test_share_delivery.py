@@ -211,6 +211,26 @@ def test_too_many_sessions(caplog: pytest.LogCaptureFixture) -> None:
     play(story, group_share_max_share_sessions="1")
 
 
+def test_a_connection_with_many_sessions_makes_room(caplog: pytest.LogCaptureFixture) -> None:
+    """What the member of the session had is available again; the log names it."""
+
+    async def story(scene: Scene) -> None:
+        scene.append(b"a")
+        many = scene.member("m1")
+        assert (await many.fetch(0))[0].values == [b"a"]
+        other = scene.member("m2")
+        other.client = many.client
+        await other.fetch(0)
+        late = scene.member("late")
+        assert (await late.fetch(0, wait_ms=1_000))[0].values == [b"a"]
+        (line,) = [vars(one) for one in caplog.records if "many share sessions" in one.getMessage()]
+        assert (line["group"], line["member"], line["sessions"], line["not_logged"]) == ("g", "m1", 2, 0)
+        await many.fetch()
+        assert many.top_error == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    play(story, group_share_max_share_sessions="2")
+
+
 def test_only_committed_records() -> None:
     """A group of committed records never gets those of aborted or open transactions, nor markers (F16)."""
 

@@ -337,6 +337,10 @@ class ShareDelivery(Protocol):
         """Log that there are too many sessions, or too many partitions in them, for this client's request."""
         ...
 
+    def give_up(self, session: ShareSession) -> None:
+        """Close a session of a connection with many, for that of another one, and log it."""
+        ...
+
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""
         ...

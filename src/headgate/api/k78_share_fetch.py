@@ -204,12 +204,20 @@ def handle(node: Node, call: Call, request: ShareFetchRequest) -> ShareFetchResp
         forgotten=_forgotten(request.forgotten_topics_data),
         has_acknowledgements=has_acknowledgements(request.topics),
     )
+    _make_room(node, asked)
     session = node.shares.sessions.begin_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)
     _note_first(node, call, asked)
     _Fetch(node, call, request, session).begin()
     return None
+
+
+def _make_room(node: Node, asked: SessionRequest) -> None:
+    """End a session of a connection with many, if that of this request has no place otherwise."""
+    in_the_way = node.shares.sessions.in_the_way(asked)
+    if in_the_way is not None:
+        node.shares.give_up(in_the_way)
 
 
 def _note_first(node: Node, call: Call, asked: SessionRequest) -> None:
@@ -255,6 +263,7 @@ def _begin_long(
     node: Node, call: Call, request: ShareFetchRequest, asked: SessionRequest
 ) -> ShareFetchResponse | None:
     """Begin the session at once, so that it ends with the connection; change its partitions in steps."""
+    _make_room(node, asked)
     session = node.shares.sessions.begin_long_fetch(asked)
     if isinstance(session, ErrorCode):
         return _refuse(node, call, request, session)

@@ -78,6 +78,27 @@ def test_sessions_are_limited() -> None:
     assert (len(sessions), sessions.count(GroupId("g"))) == (0, 0)
 
 
+def test_a_connection_with_many_sessions_gives_one_up() -> None:
+    """For the first session of another connection; connections with one each keep theirs."""
+    sessions = ShareSessions(3)
+    first = _session(sessions.begin_fetch(_ask(0, "a", connection="many")))
+    assert sessions.in_the_way(_ask(0, "b", connection="many")) is None
+    for name in ("b", "c"):
+        _session(sessions.begin_fetch(_ask(0, name, connection="many")))
+    assert sessions.in_the_way(_ask(0, "d", connection="many")) is None
+    assert sessions.in_the_way(_ask(1, "b", connection="many")) is None
+    assert sessions.in_the_way(_ask(0, "b", connection="other")) is None  # it takes the place of one
+    asked = _ask(0, "d", connection="other")
+    assert sessions.in_the_way(asked) is first
+    sessions.end(first)
+    _session(sessions.begin_fetch(asked))
+    second = sessions.in_the_way(_ask(0, "e", connection="third"))
+    assert second is not None and second.member_id == "b"
+    sessions.end(second)
+    _session(sessions.begin_fetch(_ask(0, "e", connection="third")))
+    assert sessions.in_the_way(_ask(0, "f", connection="fourth")) is None
+
+
 def test_the_partitions_of_all_sessions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client could fill the memory with partitions that do not exist; refused requests change nothing."""
     monkeypatch.setattr("headgate.core.share.sessions.MOST_PARTITIONS", 4)

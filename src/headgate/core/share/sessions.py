@@ -3,7 +3,8 @@
 1. A session is of a group and a member. ShareFetch and ShareAcknowledge share it, and its epochs.
 2. Epoch 0 begins a session, in place of one that exists: what the member has acquired stays acquired. -1 ends
    it: what the member has is released. Other requests have the next epoch; after the greatest one comes 1.
-3. A session belongs to the connection that began it, and ends with it.
+3. A session belongs to the connection that began it, and ends with it. If there are too many, a connection
+   with many, which no consumer has, gives one of them up for that of another (`in_the_way`).
 4. All sessions together hold at most MOST_PARTITIONS. A request beyond that changes nothing, and gets the
    error of too many sessions. Sessions of at most ALWAYS_ALLOWED partitions are not refused, so that a few
    clients with very many do not keep the others from their records.
@@ -141,6 +142,19 @@ class ShareSessions:
         self._by_group[session.group_id] -= 1
         if not self._by_group[session.group_id]:
             del self._by_group[session.group_id]
+
+    def in_the_way(self, request: SessionRequest) -> ShareSession | None:
+        """Return the session that should end because a new one has no place; None if it has one.
+
+        It is the first session of the connection with the most; None if that has hardly more than that of the
+        request.
+        """
+        is_known = (request.group_id, request.member_id) in self._sessions
+        if is_known or request.epoch != INITIAL_EPOCH or len(self._sessions) < self._most:
+            return None
+        most = max(self._by_connection.values(), key=len)
+        own = self._by_connection.get(request.connection, ())
+        return next(iter(most)) if len(most) > len(own) + 1 else None
 
     def of_connection(self, connection: Hashable) -> list[ShareSession]:
         """Return the sessions that a connection began."""

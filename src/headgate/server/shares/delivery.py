@@ -288,6 +288,21 @@ class ShareDelivery:
                 },
             )
 
+    def give_up(self, session: ShareSession) -> None:
+        """Close a session of a connection with many, for that of another one, and log it."""
+        told = self._counts.sessions_given_up
+        if told.is_time():
+            logger.warning(
+                "a connection has many share sessions",
+                extra={
+                    "group": session.group_id,
+                    "member": session.member_id,
+                    "sessions": len(self.sessions.of_connection(session.connection)),
+                    "not_logged": told.take_skipped(),
+                },
+            )
+        self._close([session])
+
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a lost connection."""
         self._close(self.sessions.of_connection(connection))
