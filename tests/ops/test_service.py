@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from headgate.admin import Admin
+from headgate.server import supervision
 
 UNIT = Path(__file__).parents[2] / "ops" / "headgate.service"
 PROGRAM = "/opt/headgate/bin/headgate"
@@ -112,6 +113,28 @@ def test_systemd_is_told_when_the_server_is_ready_and_when_it_stops(
         finally:
             server.terminate()
         assert server.wait(30) == 0
+
+
+def test_a_supervisor_that_cannot_be_told_is_named_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that does not read, and one that is not there: the server goes on."""
+    monkeypatch.setattr(supervision, "_PATIENCE_S", 0.05)
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(address)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        for _ in range(10_000):
+            supervision.tell_supervisor(supervision.READY)
+            if caplog.records:
+                break
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nowhere"))
+    supervision.tell_supervisor(supervision.STOPPING)
+    lines = [vars(one) for one in caplog.records]
+    assert [(one["message"], one["state"]) for one in lines] == [
+        ("the supervisor cannot be told", "READY=1"),
+        ("the supervisor cannot be told", "STOPPING=1"),
+    ]
 
 
 @pytest.mark.skipif(

@@ -137,6 +137,12 @@ def test_clients_that_send_nothing_or_too_much_keep_nobody_from_scraping() -> No
     asyncio.run(scenario())
 
 
+def read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        content: bytes = answer.read()
+        return content
+
+
 async def is_ended(connection: socket.socket) -> bool:
     try:
         return await asyncio.to_thread(connection.recv, 1) == b""
@@ -167,7 +173,13 @@ def test_a_scrape_that_takes_a_while_is_not_pushed_out_by_others(sent: bytes) ->
                     other.sendall(sent)
                     await asyncio.sleep(0.002)
                 if sent:
-                    assert await is_ended(other), "nobody else is let in"
+                    assert (await asyncio.to_thread(other.recv, 12)) == b"HTTP/1.1 503", (
+                        "it may not wait, too"
+                    )
+                url = f"http://{HERE[0]}:{port}/healthz"
+                assert (
+                    await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read()) == b"ok\n"
+                )
                 is_enough.set()
                 assert (await scraping_done)["headgate_some"] == 4
 

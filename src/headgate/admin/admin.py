@@ -57,6 +57,7 @@ from headgate.client.security import NOT_SECURED, Security
 from headgate.client.survey import Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.domain.pauses import refuse_reason_of_rewind
 
 
 @checked
@@ -438,8 +439,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         `reason` and `caller` are stored and listed. Pausing twice is no error.
 
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
-        `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
+        `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`;
+        `ValueError` for a reason that only rewinds give: `rewind`, or one that begins with `rewind: `.
         """
+        refuse_reason_of_rewind(reason)
         pauses.pause(self.cluster, GroupId(group_id), partitions, reason, caller)
 
     def resume_partitions(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:

@@ -374,7 +374,8 @@ class AsyncAdmin:
         `reason` and `caller` are stored and listed. Pausing twice is no error.
 
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
-        `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
+        `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`;
+        `ValueError` for a reason that only rewinds give: `rewind`, or one that begins with `rewind: `.
         """
         return await self._call(
             self._admin.pause_partitions, group_id, partitions, reason=reason, caller=caller

@@ -13,6 +13,13 @@ def reason_of_rewind(reason: str) -> str:
     return f"{REWIND_REASON}: {reason}" if reason else REWIND_REASON
 
 
+def refuse_reason_of_rewind(reason: str) -> None:
+    """Raises `ValueError` for the reason of a rewind's pause, which the next rewind would resume."""
+    if is_of_rewind(reason):
+        resumed = "is that of a rewind's pause, which the next rewind resumes"
+        raise ValueError(f"the reason {reason!r} {resumed}: word it otherwise")
+
+
 def is_of_rewind(reason: str) -> bool:
     """Return whether this is the reason of a rewind's pause."""
     return reason == REWIND_REASON or reason.startswith(f"{REWIND_REASON}: ")

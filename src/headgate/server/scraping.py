@@ -12,7 +12,7 @@ collections take at most a fifth of the loop's time, however many clients scrape
 The server supports the part of HTTP/1 that scrapes need: one GET per connection. A client that sends nothing,
 or a byte now and then, takes no thread and blocks no other client: the number of connections and their
 duration are limited. Above the limit, a connection that has not sent its request or does not read its answer
-is closed. While all connections wait for an answer, a new one is closed.
+is closed. While many wait for metrics, a further one gets 503: others are always answered about the health.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.001
 MOST_CONNECTIONS = 32
+MOST_SCRAPES = 24
+"""Connections that wait for metrics. Those that ask for the health do not wait."""
 LONGEST_SECONDS = 30.0
 """Duration of a connection, from its opening to the end of the answer."""
 LARGEST_REQUEST_BYTES = 16 << 10
@@ -113,11 +115,24 @@ class Scraping:
         self._next: asyncio.Task[_Collected | None] | None = None
         """The collection that has not begun; all scrapes that arrive now wait for it."""
         self._executor = ThreadPoolExecutor(1, "headgate-metrics")
+        self._waiting = 0
         self._open: dict[_Scrape, None] = {}
         """Open connections, the oldest first."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether as many scrapes wait as may."""
+        return self._waiting >= MOST_SCRAPES
+
     async def text(self, accept: str) -> tuple[bytes, str] | None:
         """Return the metrics as text and their content type, or None if the collection failed."""
+        self._waiting += 1
+        try:
+            return await self._text(accept)
+        finally:
+            self._waiting -= 1
+
+    async def _text(self, accept: str) -> tuple[bytes, str] | None:
         loop = asyncio.get_running_loop()
         encoder, content_type = _encoder_for(accept)
         if self._next is None:
@@ -225,6 +240,8 @@ class _Scrape(asyncio.Protocol):
             return _Answer("503 Service Unavailable", "".join(f"{one}\n" for one in reasons).encode())
         if path not in ("/", "/metrics"):
             return _Answer("404 Not Found", b"there are /metrics, /healthz and /readyz\n")
+        if self._scraping.is_busy:
+            return _Answer("503 Service Unavailable", b"too many scrapes wait for the metrics\n")
         text = await self._scraping.text(accept)
         return _Answer("500 Internal Server Error") if text is None else _Answer("200 OK", *text)
 

@@ -5,23 +5,33 @@ With `Type=notify` in its unit, `systemctl start` returns when the server is rea
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from contextlib import suppress
 from typing import Final
+
+logger = logging.getLogger(__name__)
 
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 _ADDRESS: Final = "NOTIFY_SOCKET"
+_PATIENCE_S: Final = 1.0
+"""How long a supervisor may not read what others tell it."""
 
 
 def tell_supervisor(state: str) -> None:
-    """Send a state to the supervisor that started this process, if it gave an address for that."""
+    """Send a state to the supervisor that started this process, if it gave an address for that.
+
+    If that fails, the log says so: the supervisor may wait for the state.
+    """
     address = os.environ.get(_ADDRESS, "")
     if address.startswith("@"):
         address = f"\0{address[1:]}"  # an abstract address
     if not address:
         return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        sender.sendto(state.encode(), address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(_PATIENCE_S)
+            sender.sendto(state.encode(), address)
+    except OSError as problem:
+        logger.warning("the supervisor cannot be told", extra={"state": state, "error": str(problem)})

@@ -204,6 +204,10 @@ def test_groups_that_cannot_be_paused_say_why(command: Command, group: str, memb
     assert f"did you mean {group}?" in missing.stderr
     unknown = command("--pause", "--group", group, "--topic", "flights:7")
     assert "flights has the partitions 0 to 2" in unknown.stderr
+    like_a_rewind = command(
+        "--pause", "--group", group, "--topic", "flights:0", "--reason", "rewind: by hand"
+    )
+    assert (like_a_rewind.exit_code, "word it otherwise" in like_a_rewind.stderr) == (2, True)
 
 
 def test_what_does_not_go_with_a_pause_is_refused(command: Command) -> None:

@@ -27,8 +27,10 @@ from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.remarks import assignment_text
 from headgate.cli.incomplete import told_gaps
 from headgate.cli.printing import Columns, Row, print_rows, printable, say
+from headgate.cli.usage_problem import UsageProblem
 from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
+from headgate.domain.pauses import refuse_reason_of_rewind
 
 RELEASE_TIMEOUT_S = 300
 _PAUSED: Columns = (
@@ -48,8 +50,18 @@ RESUMED: Columns = ("group", "topic", "partition", "state")
 # --pause
 
 
+def checked_reason(reason: str | None) -> str:
+    """Return the reason of a pause. Raises `UsageProblem` for that of a rewind."""
+    try:
+        refuse_reason_of_rewind(reason or "")
+    except ValueError as problem:
+        raise UsageProblem(f"--reason: {problem}") from problem
+    return reason or ""
+
+
 def pause(admin: Admin, options: Options) -> int:
     """Pause partitions, wait for their release and print them; return 1 if that failed for a group."""
+    reason = checked_reason(options.reason)
     found: list[Row] = []
     has_failed = False
     for group_id in dict.fromkeys(options.group):
@@ -59,7 +71,7 @@ def pause(admin: Admin, options: Options) -> int:
                 say(f"group {group_id} has no committed offsets: name the topics with --topic")
                 has_failed = True
                 continue
-            admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
+            admin.pause_partitions(group_id, partitions, reason=reason, caller=caller())
             if not options.no_wait:
                 wait_for_release(admin, group_id, partitions, options.release_timeout, _waiting_text)
         except NotReleased as error:

@@ -25,6 +25,7 @@ from headgate.cli.consumer_groups.changes import warn_of_moved
 from headgate.cli.consumer_groups.pausing import (
     RELEASE_TIMEOUT_S,
     RESUMED,
+    checked_reason,
     pause_row,
     progress,
     resumed_rows,
@@ -43,12 +44,13 @@ _OF_ONE_GROUP = (PartlyRefused, RequestRefused, NotReleased, NotPaused, RewindUn
 
 def pause(admin: Admin, options: Options) -> int:
     """Pause share-partitions, wait until members have no records of them, and print them."""
+    reason = checked_reason(options.reason)
     rows: list[Row] = []
     has_failed = False
     for group_id in dict.fromkeys(options.group):
         try:
             partitions = asked_partitions(admin, group_id, options)
-            admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
+            admin.pause_partitions(group_id, partitions, reason=reason, caller=caller())
             if not options.no_wait:
                 wait_for_release(admin, group_id, partitions, options.release_timeout, _waiting_text)
         except NotReleased as error:
