@@ -21,7 +21,7 @@ ANY = object()
 INVALID_REQUEST = 42
 CONTROL = 0x20
 """The bit of a batch's attributes."""
-_NEGATIVE = "A start offset is not negative"
+_NEGATIVE = "A start offset is not below -1"
 _NAMED_FAULT = "A malformed request gets the error that names its fault"
 _RAISES_EPOCH = "Altered start offsets raise the group epoch"
 

@@ -118,8 +118,10 @@ def test_pauses_are_told_with_who_and_why(tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_times_out_is_told(tmp_path: Path) -> None:
-    """With its id and its limit: committed readers had to wait for it."""
+    """With its id, its limit and all its partitions: committed readers had to wait for it."""
     with run(data_dir=tmp_path / "data") as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("orders", 2)
         producer = Producer(
             {
                 "bootstrap.servers": broker.bootstrap_servers,
@@ -129,7 +131,9 @@ def test_a_transaction_that_times_out_is_told(tmp_path: Path) -> None:
         )
         producer.init_transactions(20)
         producer.begin_transaction()
-        producer.produce("orders", b"x")
+        producer.produce("orders", b"x", partition=0)
+        producer.produce("orders", b"x", partition=1)
+        producer.produce("payments", b"x")
         producer.flush(20)
         (line,) = wait_until(
             lambda: told(broker, "transaction timed out and is aborted"), "the timeout is told", 30
@@ -138,7 +142,7 @@ def test_a_transaction_that_times_out_is_told(tmp_path: Path) -> None:
         "transactional_id": "slow",
         "producer_id": "",
         "timeout_ms": "1000",
-        "partitions": "1",
+        "partitions": "3",
     }
 
 

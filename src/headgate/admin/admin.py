@@ -305,9 +305,10 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`, `VersionNotSupported`, and
         `TopicGone` if the topic was deleted after the change or with it.
         """
+        group = GroupId(group_id)
+        history.require_history(self.cluster, group)  # before anyone stops the members in vain
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
-        group = GroupId(group_id)
         planned = plan_undo(group, history.last_change(self.cluster, group, scope))
         return replace(planned, partitions=tuple(self._from_log_starts(planned.partitions, moves=False)))
 
@@ -334,14 +335,16 @@ class Admin(TopicAdmin, ConfigAdmin, ShareGroupAdmin, TransactionAdmin):
         `VersionNotSupported`, `NothingToReset` if nothing is known of the group or of the partitions, and
         `TopicGone` if a topic that had an offset then was deleted since; ValueError for a time in the future.
         """
+        group = GroupId(group_id)
+        history.require_history(self.cluster, group)
         self._refuse_active(group_id, partitions)
         scope = scope_of(partitions)
         at = past_millis(time)
         refuse_future(at)
-        past = history.changes_in_force(self.cluster, GroupId(group_id), scope, at)
+        past = history.changes_in_force(self.cluster, group, scope, at)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
-        planned = plan_restore(GroupId(group_id), at, past, there)
+        planned = plan_restore(group, at, past, there)
         return self._from_log_starts(planned, moves=True)
 
     def _from_log_starts(self, planned: Iterable[PlannedRestore], *, moves: bool) -> list[PlannedRestore]:

@@ -117,6 +117,11 @@ class OffsetHistory:
     """The existing topics among those of the partitions. Another topic may have had the name before."""
 
 
+def require_history(cluster: Cluster, group_id: GroupId) -> None:
+    """Raise `VersionNotSupported` if the group's coordinator keeps no history."""
+    cluster.coordinator(group_id).version_for(DescribeOffsetHistoryRequest)
+
+
 def list_changes(
     cluster: Cluster, group_id: GroupId, scope: Scope, since: Millis | None, until: Millis | None, limit: int
 ) -> OffsetHistory:

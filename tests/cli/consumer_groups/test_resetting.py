@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from tests.cli.support import Command, committed, rows
+from tests.cli.support import Command, committed, hide_extensions, rows
 from typer.testing import CliRunner
 
 from headgate.admin import Admin, TopicPartition, VersionNotSupported
@@ -261,6 +261,27 @@ def test_a_command_that_fails_before_its_first_change_claims_none(
     assert refused.exit_code == 1
     assert "DescribeOffsetHistory" in refused.stderr
     assert "only what is printed" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ["--undo"],
+        ["--undo", "--redo", "--execute"],
+        ["--reset-offsets", "--to-offsets-as-of", "2023-11-14"],
+        ["--rewind", "--to-earliest"],
+    ],
+    ids=["undo", "redo", "as-of", "rewind"],
+)
+def test_what_kafka_cannot_do_is_said_before_members_are_to_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, command: Command, group: str, member: Consumer, action: list[str]
+) -> None:
+    """Otherwise a team stops its consumers in vain."""
+    hide_extensions(monkeypatch)
+    refused = command(*action, "--group", group, "--all-topics")
+    assert refused.exit_code == 1
+    assert "which only Headgate has" in refused.stderr
+    assert "is active" not in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cli.support import Command, rows
+from tests.cli.support import Command, hide_extensions, rows
 from typer.testing import CliRunner, Result
 
 from headgate.admin import Admin, NothingToReset, NotReleased, TopicPartition
@@ -169,6 +169,19 @@ def test_rewind_of_a_running_group(server: Server, command: Command) -> None:
     assert done.exit_code == 0, done.output
     assert rows(done)[1:][0][-2:] == ["7", "resumed"]
     assert server.fetch() == [(7, 9, 1)]
+
+
+def test_rewind_without_pauses_is_refused_also_as_a_plan(
+    monkeypatch: pytest.MonkeyPatch, server: Server, command: Command
+) -> None:
+    """By Kafka, which cannot pause, and for a group that does not exist: neither could be executed."""
+    rewind = ("--rewind", "--topic", "orders", "--to-earliest")
+    absent = command(*rewind, "--group", "bussy")
+    assert (absent.exit_code, absent.stdout) == (1, "")
+    hide_extensions(monkeypatch)
+    refused = command(*rewind, "--group", "busy")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "does not support ListPausedPartitions, which only Headgate has" in refused.stderr
 
 
 def test_rewind_beyond_the_end_delivers_what_is_written_later(server: Server, command: Command) -> None:

@@ -173,6 +173,7 @@ def _rewind(
 
 
 def _as_planned(admin: Admin, group_id: str, planned: Iterable[PlannedOffset]) -> list[RewoundSharePartition]:
+    admin.list_paused_partitions(group_id)  # refused for a group that cannot be paused
     former = {one.partition: one.start_offset for one in admin.share_offsets(group_id)}
     return [
         RewoundSharePartition(

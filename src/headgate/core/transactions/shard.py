@@ -306,10 +306,9 @@ class TransactionShard:
         deadlines.end_tick()
         self.overview.timed_out += len(timed_out)
         for one in timed_out:
+            partition_count = sum(map(len, one.partitions.values()))
             self.events.report(
-                TransactionTimedOut(
-                    one.transactional_id, one.producer_id, one.timeout_ms, len(one.partitions)
-                )
+                TransactionTimedOut(one.transactional_id, one.producer_id, one.timeout_ms, partition_count)
             )
         return Effects(timed_out + records, replies + (self._tell(timed_out) if timed_out else []))
 
