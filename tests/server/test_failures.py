@@ -184,6 +184,7 @@ def test_a_command_of_a_job_is_refused_as_that_of_a_request(command: object, err
             work = RequestWork(LoopWatch())
             ends: list[object] = []
             work.run(steps(), Job("test"), ends.append, ends.append)
+            await until(lambda: bool(ends), "it has ended", 10)
             assert (replies, ends) == ([error], [None])
             await until(lambda: s.runtime.is_active, "it is loaded again", 10)
             work.close()
