@@ -204,6 +204,10 @@ class OneNode:
         """Run the action when the test lets time pass."""
         self.call_later(0, action)
 
+    def run_in_background(self, name: str, steps: RequestSteps[Any]) -> None:
+        """Run all steps at once."""
+        drive_request(steps)
+
     def new_member_id(self, client_id: str | None) -> str:
         """Not used here."""
         raise NotImplementedError

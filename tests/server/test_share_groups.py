@@ -11,12 +11,16 @@ import pytest
 from tests.server.clients import Client, T
 from tests.server.disk import DATA_DIR, new_disk
 from tests.topics.disk import batch, sync
+from tests.waiting import until
 
+from headgate.api import share_initialization
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import Settings
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import MemoryFileSystem
+from headgate.runtime import failures
 from headgate.runtime.clock import Clock
+from headgate.runtime.failures import Where
 from headgate.server.node import BrokerNode
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
@@ -147,6 +151,40 @@ def test_a_member_joins_is_described_and_survives_a_crash() -> None:
         assert (await client.deleted_group()) == ErrorCode.NON_EMPTY_GROUP
 
     run(join, again)
+
+
+def test_states_are_initialized_though_the_connection_is_lost() -> None:
+    """The member gets its partitions over its next connection."""
+
+    async def scenario(client: ShareClient, node: BrokerNode) -> None:
+        response = await client.heartbeat(0, "t")
+        assert not response.assignment.topic_partitions
+        client.client.connection.connection_lost(None)
+        await until(lambda: len(node.share_state.shards()[0].states) == 2, "the states are there", 10)
+        again = ShareClient(node)
+        while not response.assignment or not response.assignment.topic_partitions:
+            response = await again.heartbeat(2)
+            assert response.error_code == NONE
+            assert response.member_epoch in (2, 3)
+
+    run(scenario)
+
+
+@pytest.mark.plants_failures("housekeeping")
+def test_an_initialization_that_fails_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The member's connection has its answer, and stays open."""
+
+    async def scenario(client: ShareClient, node: BrokerNode) -> None:
+        monkeypatch.setattr(share_initialization, "_HAVE_STATES", None)
+        await client.heartbeat(0, "t")
+        await until(lambda: bool(failures.counts()), "it failed", 10)
+        assert failures.counts() == {Where.HOUSEKEEPING: 1}
+        assert "share initialization failed" in caplog.text
+        assert (await client.heartbeat(2)).error_code == NONE
+
+    run(scenario)
 
 
 def test_offsets_are_altered_and_deleted_while_the_group_is_empty() -> None:

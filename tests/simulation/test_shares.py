@@ -18,7 +18,7 @@ SEEDS = range(1, 9)
 MOST_SEEDS = 30
 """Seeds that are tried after the one that is known to detect a fault."""
 FIRST_SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
-    broken.anybody_may_acknowledge: 40,
+    broken.anybody_may_acknowledge: 80,
     broken.failed_writes_leave_records_pending: 29,
     broken.starts_behind_the_last_record_are_not_persisted: 3,
     broken.what_could_not_be_written_is_forgotten: 45,

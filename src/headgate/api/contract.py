@@ -455,6 +455,10 @@ class Node(Protocol):
         """Run `action` in one of the next iterations of the loop; other such actions may come first."""
         ...
 
+    def run_in_background(self, name: str, steps: RequestSteps[Any]) -> None:
+        """Run steps that no request waits for, without blocking the loop; `name` is logged if they fail."""
+        ...
+
     def new_member_id(self, client_id: str | None) -> str:
         """Return a new id for a member of a classic group as in Kafka: the client id, a dash, a random
         UUID.

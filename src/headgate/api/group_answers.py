@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.shard_replies import Submit, gather, replies_to
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 
-_SUBMITTED_AT_ONCE = 200
 LONGEST_ID_BYTES = 0x7FFF
-
-
-def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], Callable[[Any], None]]:
-    """Return a function from a position, 0 to `count` - 1, to the callback for its result; `on_all` gets all
-    results after the last.
-    """
-    results: list[Any] = [None] * count
-    missing = count
-
-    def take_at(index: int) -> Callable[[Any], None]:
-        def take(result: Any) -> None:
-            nonlocal missing
-            results[index] = result
-            missing -= 1
-            if not missing:
-                on_all(results)
-
-        return take
-
-    return take_at
 
 
 def submit_each(
@@ -69,18 +49,13 @@ def _answered(
     command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> RequestSteps[Any]:
-    """Submit a limited number of commands at a time, one group per step, as a group may be large."""
-    all_results: list[Any] = []
-    for first in range(0, len(group_ids), _SUBMITTED_AT_ONCE):
-        some = group_ids[first : first + _SUBMITTED_AT_ONCE]
-        there: Future[list[Any]] = Future()
-        take_at = gather(len(some), there.set_result)
-        for index, group_id in enumerate(some):
-            node.router.owner_of(group_id).submit(group_id, command_of(group_id), take_at(index))
-            yield None
-        yield there
-        all_results += there.result()
-    return (yield from respond(all_results))
+    """Submit the commands in steps: a group may be large."""
+
+    def submit_of(group_id: GroupId) -> Submit[Any]:
+        return partial(node.router.owner_of(group_id).submit, group_id, command_of(group_id))
+
+    results = yield from replies_to(map(submit_of, group_ids))
+    return (yield from respond(results))
 
 
 def is_too_long(member_id: str) -> bool:

@@ -13,7 +13,7 @@ such limits: a short request can exhaust its memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
@@ -29,6 +29,7 @@ from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
 from headgate.api.needs import group_need, topic_needs
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.offsets.commands import (
     FetchedColumns,
     FetchedInSteps,
@@ -138,11 +139,10 @@ def _ask_each(
             groups=request.groups[first : first + _MOST_AT_ONCE], require_stable=request.require_stable
         )
         asked = groups_asked(node, some, version)
-        there: Future[list[Any]] = Future()
-        submit_each(node, [(group.command.group_id, group.command) for group in asked], there.set_result)
-        yield there
+        commands = [(group.command.group_id, group.command) for group in asked]
+        results = yield from reply_to(partial(submit_each, node, commands))
         all_asked += asked
-        found = yield from _told(there.result())
+        found = yield from _told(results)
         left -= sum(map(response_bytes, found))
         if left < 0:  # the response is full
             found = [ErrorCode.INVALID_REQUEST] * len(found)

@@ -6,12 +6,12 @@ filters by them (KIP-848). Filters ignore case; a filter with unknown values onl
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any
+from functools import partial
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core import commands as core
 from headgate.core.commands import ListedGroups, ListGroups, ListMoreGroups
 from headgate.domain.errors import ErrorCode
@@ -34,10 +34,9 @@ def _listed(node: Node, first: ListGroups) -> RequestSteps[ListGroupsResponse]:
     for shard in range(node.coordinator.shard_count):
         command: ListGroups | ListMoreGroups | None = first
         while command is not None:
-            there: Future[Any] = Future()
-            node.coordinator.submit_to(shard, command, there.set_result)
-            yield there if not there.done() else None
-            result: ListedGroups | ErrorCode = there.result()
+            result: ListedGroups | ErrorCode = yield from reply_to(
+                partial(node.coordinator.submit_to, shard, command)
+            )
             if isinstance(result, ErrorCode):
                 return ListGroupsResponse(error_code=result)
             response.groups += map(_listed_group, result.groups)

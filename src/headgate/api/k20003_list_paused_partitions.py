@@ -8,13 +8,14 @@ wrong. A long list is collected in pieces: a partition that is paused meanwhile 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.needs import of_group
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.pause.commands import (
     ListedPartition,
     ListPausedPartitions,
@@ -57,11 +58,7 @@ def _list(node: Node, group_id: GroupId) -> RequestSteps[ListPausedPartitionsRes
     response = ListPausedPartitionsResponse()
     command: ListPausedPartitions | None = ListPausedPartitions(group_id)
     while command is not None:
-        there: Future[Any] = Future()
-        node.router.owner_of(group_id).submit(group_id, command, there.set_result)
-        if not there.done():
-            yield there
-        result = there.result()
+        result = yield from reply_to(partial(node.router.owner_of(group_id).submit, group_id, command))
         if not isinstance(result, PausedList):
             message = None if isinstance(result, ErrorCode) else result.message
             return ListPausedPartitionsResponse(error_code=error_of(result), error_message=message)

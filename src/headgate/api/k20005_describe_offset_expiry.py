@@ -6,12 +6,13 @@ that join, commits, and changed retentions change it. An unknown group is answer
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_group
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.commands import DescribeExpiry
 from headgate.core.expiry_forecast import NEVER, ExpiryForecast, TopicExpiry
 from headgate.core.offsets.expiry import Aging
@@ -45,11 +46,9 @@ def handle(node: Node, call: Call, request: DescribeOffsetExpiryRequest) -> None
 
 
 def _describe(node: Node, group_id: GroupId) -> RequestSteps[DescribeOffsetExpiryResponse]:
-    there: Future[Any] = Future()
-    node.router.owner_of(group_id).submit(group_id, DescribeExpiry(group_id), there.set_result)
-    if not there.done():
-        yield there
-    forecast: ExpiryForecast | ErrorCode = there.result()
+    forecast: ExpiryForecast | ErrorCode = yield from reply_to(
+        partial(node.router.owner_of(group_id).submit, group_id, DescribeExpiry(group_id))
+    )
     if isinstance(forecast, ErrorCode):
         return DescribeOffsetExpiryResponse(error_code=forecast)
     group = forecast.group

@@ -6,13 +6,13 @@ while the list is made may be left out.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any
+from functools import partial
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.k20005_describe_offset_expiry import time_or_none
 from headgate.api.needs import of_cluster
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.commands import ListExpiring
 from headgate.core.expiry_forecast import NEVER, ForecastSteps, GroupForecast
 from headgate.domain.errors import ErrorCode
@@ -34,10 +34,9 @@ def _list(node: Node, within_ms: int) -> RequestSteps[ListExpiringGroupsResponse
     until = NEVER - 1 if within_ms < 0 else min(now + within_ms, NEVER - 1)
     response = ListExpiringGroupsResponse(now_ms=now)
     for shard in range(node.coordinator.shard_count):
-        there: Future[Any] = Future()
-        node.coordinator.submit_to(shard, ListExpiring(), there.set_result)
-        yield there if not there.done() else None
-        steps: ForecastSteps | ErrorCode = there.result()
+        steps: ForecastSteps | ErrorCode = yield from reply_to(
+            partial(node.coordinator.submit_to, shard, ListExpiring())
+        )
         if isinstance(steps, ErrorCode):
             return ListExpiringGroupsResponse(error_code=steps)
         for forecast in steps:

@@ -14,9 +14,9 @@ from functools import partial
 
 from headgate.api.administration import log_deletion
 from headgate.api.contract import Call, Node, RequestSteps
-from headgate.api.group_answers import gather
 from headgate.api.needs import topic_need, topic_needs
 from headgate.api.registration import Api
+from headgate.api.shard_replies import gather
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
 from headgate.security.authorizer import Need

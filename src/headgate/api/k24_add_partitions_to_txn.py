@@ -9,12 +9,13 @@ A fenced producer has PRODUCER_FENCED from version 2, INVALID_PRODUCER_EPOCH bef
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_needs
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.api.transaction_messages import fencing_error, is_bad_id
 from headgate.core.contract import Producer
 from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
@@ -122,10 +123,7 @@ def _command(
 
 
 def _asked(node: Node, command: AddPartitions | VerifyPartitions) -> RequestSteps[Any]:
-    there: Future[Any] = Future()
-    node.transactions.submit(command.transactional_id, command, there.set_result)
-    yield there if not there.done() else None
-    return there.result()
+    return (yield from reply_to(partial(node.transactions.submit, command.transactional_id, command)))
 
 
 def _topic_results(

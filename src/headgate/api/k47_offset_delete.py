@@ -8,14 +8,15 @@ error of a later piece does not restore offsets that an earlier one deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from headgate.api.authors import author_of
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.needs import of_group_and_topics
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.offsets.authors import Author
 from headgate.core.offsets.commands import DeleteOffsets
 from headgate.domain.errors import ErrorCode
@@ -60,11 +61,8 @@ def _delete(node: Node, request: OffsetDeleteRequest, author: Author) -> Request
     yield from _sort_out(node, request, found)
     for piece in _pieces(found.wanted):
         wanted = [(one.topic, [answer.partition_index for answer in one.answers]) for one in piece]
-        there: Future[Any] = Future()
         command = DeleteOffsets(group_id, wanted, author)
-        node.router.owner_of(group_id).submit(group_id, command, there.set_result)
-        yield there
-        result = there.result()
+        result = yield from reply_to(partial(node.router.owner_of(group_id).submit, group_id, command))
         if error := error_of(result):
             return OffsetDeleteResponse(error_code=error)
         for one, (_, topic_error) in zip(piece, result.topics, strict=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.transactions.commands import DescribeTransaction
 from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
@@ -36,10 +37,9 @@ def _described(
             state.error_code = ErrorCode.INVALID_REQUEST
             yield None
             continue
-        there: Future[Any] = Future()
-        node.transactions.submit(transactional_id, DescribeTransaction(transactional_id), there.set_result)
-        yield there if not there.done() else None
-        yield from _fill_in(state, there.result())
+        command = DescribeTransaction(transactional_id)
+        found = yield from reply_to(partial(node.transactions.submit, transactional_id, command))
+        yield from _fill_in(state, found)
     return response
 
 

@@ -10,13 +10,13 @@ An id may have 32 KB, so that one match takes half a second at worst: ids are ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
 from headgate.api.registration import Api
+from headgate.api.shard_replies import reply_to
 from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern
 from headgate.core.transactions.commands import ListedTransactions, ListTransactions, TransactionFilter
 from headgate.domain.errors import ErrorCode
@@ -57,10 +57,9 @@ def _listed(
     for shard in range(node.transactions.shard_count):
         rest: Iterator[str] | None = None
         while True:
-            there: Future[Any] = Future()
-            node.transactions.submit_to(shard, ListTransactions(wanted, rest), there.set_result)
-            yield there if not there.done() else None
-            result: ListedTransactions | ErrorCode = there.result()
+            result: ListedTransactions | ErrorCode = yield from reply_to(
+                partial(node.transactions.submit_to, shard, ListTransactions(wanted, rest))
+            )
             if isinstance(result, ErrorCode):
                 return ListTransactionsResponse(error_code=result)
             found: Sequence[TransactionMetadata] = result.transactions

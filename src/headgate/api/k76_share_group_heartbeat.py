@@ -8,14 +8,12 @@ and assigned from a later heartbeat on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import suppress
 
 from headgate.api.contract import Call, Node
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
 from headgate.api.share_initialization import initialize_states
-from headgate.core.share.membership.commands import Initialization, ShareHeartbeat, ShareHeartbeatResult
+from headgate.core.share.membership.commands import ShareHeartbeat, ShareHeartbeatResult
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
 from headgate.security.authorizer import Need
@@ -39,7 +37,8 @@ def handle(node: Node, call: Call, request: wire.ShareGroupHeartbeatRequest) -> 
     def on_result(result: ShareHeartbeatResult | ErrorCode) -> None:
         call.answer(_response(result))
         if isinstance(result, ShareHeartbeatResult) and result.initialization is not None:
-            _initialize(node, result.initialization)
+            # It continues if the connection is lost.
+            node.run_in_background("share initialization", initialize_states(node, result.initialization))
 
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
@@ -63,19 +62,6 @@ def _response(result: ShareHeartbeatResult | ErrorCode) -> wire.ShareGroupHeartb
         heartbeat_interval_ms=result.heartbeat_interval_ms,
         assignment=assignment,
     )
-
-
-def _initialize(node: Node, asked: Initialization) -> None:
-    """Initialize states beside other work; it continues if the connection of the heartbeat is lost."""
-    steps = initialize_states(node, asked)
-
-    def go_on() -> None:
-        with suppress(StopIteration):
-            waiting = next(steps)
-            assert isinstance(waiting, Future), "each step waits for replies of shards"
-            waiting.add_done_callback(lambda done: node.soon(go_on))
-
-    go_on()
 
 
 def needs(node: Node, call: Call, request: wire.ShareGroupHeartbeatRequest) -> Iterator[Need]:

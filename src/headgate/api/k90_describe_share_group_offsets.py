@@ -9,13 +9,12 @@ that does not exist.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any
+from functools import partial
 
 from headgate.api.contract import Call, Node, RequestSteps
-from headgate.api.group_answers import gather
 from headgate.api.needs import group_need, topic_need
 from headgate.api.registration import Api
+from headgate.api.shard_replies import SUBMITTED_AT_ONCE, replies_to
 from headgate.api.share_initialization import ask_group
 from headgate.core.share.membership.commands import ListSharePartitions, SharePartitions
 from headgate.core.share.state.commands import (
@@ -34,7 +33,6 @@ from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition
 from headgate.wire.messages import describe_share_group_offsets as wire
 
-_AT_ONCE = 200
 _UNKNOWN_LAG = -1
 _READ_COMMITTED = "read_committed"
 
@@ -93,15 +91,13 @@ def _topic(
         return described
     described.topic_id = topic.topic_id
     uses_stable = node.topics.group_overrides(group_id).get("share.isolation.level") == _READ_COMMITTED
-    for first in range(0, len(indexes), _AT_ONCE):
-        some = indexes[first : first + _AT_ONCE]
-        there: Future[list[Any]] = Future()
-        take_at = gather(len(some), there.set_result)
-        for at, index in enumerate(some):
-            key = ShareKey(group_id, topic.topic_id, index)
-            node.share_state.submit(key.name, ReadSummary(key=key), take_at(at))
-        yield there
-        for index, result in zip(some, there.result(), strict=True):
+    for first in range(0, len(indexes), SUBMITTED_AT_ONCE):
+        some = indexes[first : first + SUBMITTED_AT_ONCE]
+        keys = [ShareKey(group_id, topic.topic_id, index) for index in some]
+        results = yield from replies_to(
+            partial(node.share_state.submit, key.name, ReadSummary(key=key)) for key in keys
+        )
+        for index, result in zip(some, results, strict=True):
             yield None
             partition = topic.find_partition(index)
             if partition is None:

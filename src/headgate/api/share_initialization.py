@@ -7,12 +7,11 @@ group requests the rest again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from headgate.api.contract import Node, RequestSteps
-from headgate.api.group_answers import gather
+from headgate.api.shard_replies import replies_to, reply_to
 from headgate.core.share.membership.commands import (
     Initialization,
     PartitionsInitialized,
@@ -26,7 +25,6 @@ from headgate.domain.ids import GroupId, TopicId
 
 NO_GROUP_ID = "The group id is empty."
 
-_SUBMITTED_AT_ONCE = 200
 _HAVE_STATES = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 """Results of partitions that have a state: a new one, or that whose dead letters are due."""
 
@@ -89,18 +87,14 @@ def _each(
     The deliveries of this node forget what they know of these share-partitions.
     """
     places = [(topic_id, index) for topic_id, (_, indexes) in partitions.items() for index in indexes]
-    found: dict[tuple[TopicId, int], tuple[ErrorCode, str | None]] = {}
-    for first in range(0, len(places), _SUBMITTED_AT_ONCE):
-        some = places[first : first + _SUBMITTED_AT_ONCE]
-        there: Future[list[Any]] = Future()
-        take_at = gather(len(some), there.set_result)
-        for at, place in enumerate(some):
-            command = command_of(*place)
-            done = partial(_changed, node, group_id, place, take_at(at))
-            node.share_state.submit(command.key.name, command, done)
-        yield there
-        found |= {place: _error_of(result) for place, result in zip(some, there.result(), strict=True)}
-    return found
+
+    def submit(place: tuple[TopicId, int], take: Callable[[Any], None]) -> None:
+        command = command_of(*place)
+        done = partial(_changed, node, group_id, place, take)
+        node.share_state.submit(command.key.name, command, done)
+
+    results = yield from replies_to(partial(submit, place) for place in places)
+    return dict(zip(places, results, strict=True))
 
 
 def _changed(
@@ -112,11 +106,7 @@ def _changed(
     """
     if isinstance(result, ErrorCode) or not result.error:
         node.shares.forget(group_id, place)
-    take(result)
-
-
-def _error_of(result: Any) -> tuple[ErrorCode, str | None]:
-    return (result, None) if isinstance(result, ErrorCode) else (result.error, result.message)
+    take((result, None) if isinstance(result, ErrorCode) else (result.error, result.message))
 
 
 def _of_group(node: Node, group_id: GroupId, command: Any) -> RequestSteps[ErrorCode]:
@@ -126,21 +116,14 @@ def _of_group(node: Node, group_id: GroupId, command: Any) -> RequestSteps[Error
 
 def ask_group(node: Node, group_id: GroupId, command: Any) -> RequestSteps[Any]:
     """Submit a command to a group's shard and return its result."""
-    there: Future[Any] = Future()
-    node.router.owner_of(group_id).submit(group_id, command, there.set_result)
-    yield there
-    return there.result()
+    return (yield from reply_to(partial(node.router.owner_of(group_id).submit, group_id, command)))
 
 
 def ask_groups(node: Node, commands: Sequence[tuple[GroupId, Any]]) -> RequestSteps[list[Any]]:
     """Submit commands to the shards of their groups, a limited number at a time; return all results."""
-    results: list[Any] = []
-    for first in range(0, len(commands), _SUBMITTED_AT_ONCE):
-        some = commands[first : first + _SUBMITTED_AT_ONCE]
-        there: Future[list[Any]] = Future()
-        take_at = gather(len(some), there.set_result)
-        for at, (group_id, command) in enumerate(some):
-            node.router.owner_of(group_id).submit(group_id, command, take_at(at))
-        yield there
-        results += there.result()
-    return results
+    return (
+        yield from replies_to(
+            partial(node.router.owner_of(group_id).submit, group_id, command)
+            for group_id, command in commands
+        )
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
-from headgate.api.group_answers import gather
 from headgate.api.needs import of_cluster
+from headgate.api.shard_replies import SUBMITTED_AT_ONCE, replies_to
 from headgate.core.share.state.commands import ShareKey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId
@@ -17,8 +17,6 @@ from headgate.security.resources import Operation
 
 NEEDS = of_cluster(Operation.CLUSTER_ACTION)
 """The right that brokers have among each other."""
-
-_SUBMITTED_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +40,17 @@ def answer_state_rpc(node: Node, call: Call, request: Any, rpc: StateRpc) -> Non
 
 def _answered(node: Node, request: Any, rpc: StateRpc) -> RequestSteps[Any]:
     response = rpc.response_type()
+
+    def submit(topic_id: TopicId, partition: Any, take: Callable[[Any], None]) -> None:
+        key = ShareKey(GroupId(request.group_id), topic_id, partition.partition)
+        node.share_state.submit(key.name, rpc.command_of(key, partition), take)
+
     for topic in request.topics:
         answered = rpc.topic_type(topic_id=topic.topic_id)
-        for first in range(0, len(topic.partitions), _SUBMITTED_AT_ONCE):
-            some = topic.partitions[first : first + _SUBMITTED_AT_ONCE]
-            there: Future[list[Any]] = Future()
-            take_at = gather(len(some), there.set_result)
-            for index, partition in enumerate(some):
-                key = ShareKey(GroupId(request.group_id), TopicId(topic.topic_id), partition.partition)
-                node.share_state.submit(key.name, rpc.command_of(key, partition), take_at(index))
-                yield None
-            yield there
-            for partition, result in zip(some, there.result(), strict=True):
+        for first in range(0, len(topic.partitions), SUBMITTED_AT_ONCE):
+            some = topic.partitions[first : first + SUBMITTED_AT_ONCE]
+            results = yield from replies_to(partial(submit, TopicId(topic.topic_id), one) for one in some)
+            for partition, result in zip(some, results, strict=True):
                 answered.partitions.append((yield from _result(rpc, partition.partition, result)))
         response.results.append(answered)
     return response

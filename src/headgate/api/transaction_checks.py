@@ -11,11 +11,12 @@ A client of the first protocol has added the partition itself, which is verified
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from headgate.api.contract import Node, RequestSteps
+from headgate.api.shard_replies import reply_to
 from headgate.api.transaction_messages import is_bad_id
 from headgate.core.contract import Producer
 from headgate.core.transactions.commands import AddPartitions, VerifiedPartitions, VerifyPartitions
@@ -61,10 +62,7 @@ def check_partitions(
 
 
 def _asked(node: Node, transactional_id: str, command: AddPartitions | VerifyPartitions) -> RequestSteps[Any]:
-    there: Future[Any] = Future()
-    node.transactions.submit(transactional_id, command, there.set_result)
-    yield there if not there.done() else None
-    return there.result()
+    return (yield from reply_to(partial(node.transactions.submit, transactional_id, command)))
 
 
 def _of_all(partitions: Partitions, error: ErrorCode) -> PartitionErrors:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from headgate.api.group_answers import gather
+from headgate.api.shard_replies import gather
 from headgate.core.contract import Shard
 from headgate.runtime.local_log import LocalLog
 from headgate.runtime.quarantine import Quarantine

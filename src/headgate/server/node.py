@@ -213,6 +213,11 @@ class BrokerNode:
         """Run `action` in a later iteration of the loop, after the work queued before it."""
         self.backlog.add(action)
 
+    def run_in_background(self, name: str, steps: RequestSteps[Any]) -> None:
+        """Run steps that no request waits for, in slices; `name` is logged if they fail."""
+        failed = partial(unexpected, Where.HOUSEKEEPING, f"{name} failed")
+        self.request_work.run(steps, Job(name), lambda done: None, failed)
+
     def new_member_id(self, client_id: str | None) -> str:
         """Return a new id for a member of a classic group, in Kafka's format."""
         return f"{client_id or ''}-{uuid.uuid4()}"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from headgate.api.contract import RequestSteps
+from headgate.api.shard_replies import reply_to
 from headgate.core.share.deliveries import (
     MOST_RANGES,
     Alteration,
@@ -124,10 +126,9 @@ class ShareAdministration:
         return shared
 
     def _summary(self, key: ShareKey) -> RequestSteps[SummaryResult | ErrorCode]:
-        there: Future[SummaryResult | ErrorCode] = Future()
-        self._node.share_state.submit(key.name, ReadSummary(key=key), there.set_result)
-        yield there
-        return there.result()
+        submit = partial(self._node.share_state.submit, key.name, ReadSummary(key=key))
+        found: SummaryResult | ErrorCode = yield from reply_to(submit)
+        return found
 
     # --- description ---
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.contract import Call, RequestSteps
+from headgate.api.shard_replies import reply_to
 from headgate.core.pause.commands import ReadPauses
 from headgate.core.share.fetching import (
     AcknowledgeErrors,
@@ -29,8 +29,6 @@ from headgate.domain.offset_reset import ResetStrategy
 from headgate.records import PausedPartitions
 from headgate.records.share_batches import DeliveryState
 from headgate.records.share_state_model import ShareKey
-from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.loop_watch import Job
 from headgate.server.shares.acknowledging import acknowledge
 from headgate.server.shares.administration import ShareAdministration
 from headgate.server.shares.counts import ShareCounts
@@ -118,7 +116,7 @@ class ShareDelivery:
             if isinstance(start, ErrorCode):
                 continue  # the fetch reports an error
             if group_id not in self._pauses:
-                yield from self._learn_pauses(group_id)
+                yield from reply_to(partial(self._ask_for_pauses, group_id))
             if group_id not in self._pauses or key in self._groups.get(group_id, {}):
                 continue  # the group's shard does not answer, or another fetch has begun meanwhile
             self._new(group_id, key).load(start)
@@ -152,23 +150,17 @@ class ShareDelivery:
                     yield from self.borrow(key.group_id, [(key.topic_id, key.partition)])
                 yield None
 
-        failed = partial(unexpected, Where.HOUSEKEEPING, "dead letters cannot be continued")
-        self._node.request_work.run(steps(), Job("dead letters"), lambda done: None, failed)
+        self._node.run_in_background("continuation of dead letters", steps())
 
-    def _learn_pauses(self, group_id: GroupId) -> RequestSteps[None]:
-        there: Future[None] = Future()
-        self._ask_for_pauses(group_id, lambda: there.set_result(None))
-        yield there if not there.done() else None
-
-    def _ask_for_pauses(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
-        """Ask the group's shard. Its replies are in the order of the pauses."""
+    def _ask_for_pauses(self, group_id: GroupId, on_done: Callable[[None], None]) -> None:
+        """Ask the group's shard, then call `on_done`. Its replies are in the order of the pauses."""
 
         def told(pauses: PausedPartitions | ErrorCode) -> None:
             if not isinstance(pauses, ErrorCode):
                 self._pauses[group_id] = pauses
                 for shared in self.partitions(group_id):
                     shared.pause(is_paused=self._is_paused(group_id, shared.topic_key))
-            on_done()
+            on_done(None)
 
         self._node.router.owner_of(group_id).submit(group_id, ReadPauses(group_id), told)
 
@@ -179,7 +171,7 @@ class ShareDelivery:
     def repaused(self, group_id: GroupId, on_done: Callable[[], None]) -> None:
         """Follow the pauses of a group that were just changed, then call `on_done`."""
         if group_id in self._pauses:
-            self._ask_for_pauses(group_id, on_done)
+            self._ask_for_pauses(group_id, lambda _: on_done())
         else:
             on_done()
 

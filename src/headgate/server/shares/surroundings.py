@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from headgate.api.contract import Durability, Router
+    from headgate.api.contract import Durability, RequestSteps, Router
     from headgate.domain.ids import Millis
     from headgate.server.request_work import RequestWork
     from headgate.topics.topics import Topics
@@ -27,6 +27,10 @@ class Surroundings(Protocol):
     @property
     def request_work(self) -> RequestWork:
         """Runs long work in slices and in threads."""
+        ...
+
+    def run_in_background(self, name: str, steps: RequestSteps[Any]) -> None:
+        """Run steps that no request waits for; `name` is logged if they fail."""
         ...
 
     @property
