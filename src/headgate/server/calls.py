@@ -111,9 +111,9 @@ class Line:
         """Time at which bytes arrived last, by `perf_counter`, in seconds."""
         self.waiting: deque[PendingCall] = deque()
         self.when_lost: dict[PendingCall, Callable[[], None]] = {}
-        self.when_closed: dict[str, Callable[[], None]] = {}
-        """What to do when the connection is lost, by name."""
         """Actions of pending requests, called if the connection is lost before the answer."""
+        self.when_closed: dict[str, Callable[[], None]] = {}
+        """Actions by name, called when the connection is lost."""
         self.outgoing: list[Frames] = []
         self.unsent_bytes = 0
         """Bytes of responses that are ready and not yet passed to the transport."""

@@ -82,11 +82,6 @@ class MarkerWriter:
         self._settled = asyncio.Event()
         self._is_closed = False
 
-    @property
-    def in_hand(self) -> int:
-        """Number of transactions whose markers are being written."""
-        return len(self._in_hand)
-
     async def start(self) -> None:
         """Carry through what an earlier run of the server prepared, and begin to wait for more."""
         self._unsettled = {

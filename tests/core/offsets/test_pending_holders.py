@@ -92,7 +92,7 @@ def test_no_step_changes_more_than_its_part_of_a_hundred_thousand_offsets() -> N
         assert max(sizes(pending.putting(rows, 0, producer), pending)) <= step
         ended = list(pending.ending(1, 10 * count, is_committed=True))
         assert {len(values) for _, values in ended} == {step}
-        assert not len(pending) and not pending.transaction_count and not pending.has_group(G)
+        assert not len(pending) and pending.epoch_of(1) is None and not pending.has_group(G)
 
 
 @pytest.mark.parametrize("seed", range(20))

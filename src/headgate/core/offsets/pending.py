@@ -82,11 +82,6 @@ class PendingOffsets:
         """Return the number of pending offsets, with and without a value."""
         return sum(len(one) for producers in self.by_place.values() for one in producers.values())
 
-    @property
-    def transaction_count(self) -> int:
-        """Return the number of producers with pending offsets."""
-        return len(self._by_producer)
-
     # --- reading ---
 
     def epoch_of(self, producer_id: int) -> int | None:

@@ -251,11 +251,6 @@ class Ranges:
         return sum(map(len, self._chunks))
 
     @property
-    def chunk_count(self) -> int:
-        """Number of chunks."""
-        return len(self._chunks)
-
-    @property
     def in_flight(self) -> int:
         """Number of ranges that are neither available nor complete: a member has them, or a write decides."""
         return sum(chunk.incomplete for chunk in self._chunks) - self.available
