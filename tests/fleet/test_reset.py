@@ -6,6 +6,7 @@ import csv
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +67,7 @@ def test_many_groups_are_planned_then_reset_and_taken_back(
         "partition": "0",
         "committed_offset": "8",
         "new_offset": "3",
+        "cluster": rows[-1]["cluster"],
     }
     result = reset("--execute", "--output", "json")
     assert result.exit_code == 0, result.stderr
@@ -106,6 +108,29 @@ def test_an_execution_that_changed_nothing_names_no_undo(
     result = reset("--execute")
     assert result.exit_code == 1 and "1 group moved" in result.stderr
     assert "take it back" not in result.stderr
+
+
+def test_a_plan_of_another_cluster_is_refused(
+    broker: Broker, reset: Reset, new_group: Callable[..., str], tmp_path: Path
+) -> None:
+    """Though the offsets are the same, as those of a copy are. Without its id the plan is executed."""
+    name = new_group(8)
+    assert reset("--group", name, "--to-earliest").exit_code == 0
+    path = tmp_path / "plan.csv"
+    (planned,) = load_plan(path)
+    assert planned.cluster_id
+    elsewhere = replace(planned, cluster_id="elsewhere")
+    save_plan([elsewhere], path)
+    refused = reset("--execute")
+    assert (refused.exit_code, "made for cluster elsewhere" in refused.stderr) == (2, True)
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"]
+    with Admin(broker.bootstrap_servers) as admin:
+        (outcome,) = execute(admin, [elsewhere])
+    assert (outcome.step, "elsewhere" in outcome.message) == (Step.REFUSED, True)
+    assert committed(broker, name) == [8]
+    save_plan([replace(planned, cluster_id="")], path)
+    assert reset("--execute").exit_code == 0
+    assert committed(broker, name) == [0]
 
 
 def test_an_interrupted_execution_continues(
@@ -204,7 +229,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     place = TopicPartition(TopicName("a,b"), 3)
     plan = [
         PlannedOffsets('odd "name"\n,', {place: None}, {place: 4}),
-        PlannedOffsets("b", {place: 1}, {place: None}),
+        PlannedOffsets("b", {place: 1}, {place: None}, "cluster"),
         PlannedOffsets("\rb", {place: 1}, {place: 2}),
         PlannedOffsets("c\rd", {place: 1}, {place: 2}),
     ]
@@ -248,7 +273,7 @@ def test_a_group_that_cannot_be_reset_does_not_stop_the_others(
     assert f"left out: group {strange}: flights-0 is at offset -5" in result.stderr
     assert [each.group_id for each in load_plan(tmp_path / "plan.csv")] == [name]
     with (tmp_path / "plan.csv").open("a") as file:
-        file.write(f"{'x' * 40_000},flights,0,,1\n")
+        file.write(f"{'x' * 40_000},flights,0,,1,\n")
     result = reset("--execute", "--output", "json")
     assert (result.exit_code, list(results(result).values())) == (1, ["done", "refused"])
 
@@ -273,7 +298,7 @@ def test_a_share_group_is_not_planned(
             result = reset("--groups-matching", f"{share}|{name}", "--to-earliest")
             assert (result.exit_code, share in result.stderr) == (0, False)
             with (tmp_path / "plan.csv").open("a") as file:
-                file.write(f"{share},flights,0,,0\n")
+                file.write(f"{share},flights,0,,0,\n")
             result = reset("--execute")
             assert (result.exit_code, told in result.stdout) == (1, True)
         finally:
@@ -320,7 +345,8 @@ def test_a_pattern_with_a_table_finds_groups_that_are_gone(reset: Reset, tmp_pat
     table.write_text("group_id,topic,partition,committed_offset\ngone-1,flights,0,3\nother,flights,0,3\n")
     result = reset("--from-table", table, "--groups-matching", "gone-.*")
     assert result.exit_code == 0, result.stderr
-    assert (tmp_path / "plan.csv").read_text() == HEADING + "gone-1,flights,0,,3\n"
+    (line,) = (tmp_path / "plan.csv").read_text().removeprefix(WITH_CLUSTER).splitlines()
+    assert line.startswith("gone-1,flights,0,,3,")
 
 
 def test_a_pattern_that_matches_no_group_is_told(reset: Reset, tmp_path: Path) -> None:
@@ -413,12 +439,13 @@ def test_a_table_without_offsets_of_partitions(tmp_path: Path, row: str) -> None
 
 
 HEADING = "group,topic,partition,committed_offset,new_offset\n"
+WITH_CLUSTER = "group,topic,partition,committed_offset,new_offset,cluster\n"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: the heading group,topic,partition,committed_offset,new_offset is expected"),
+        ("", "line 1: the heading group,topic,partition,committed_offset,new_offset,cluster is expected"),
         (HEADING, "the plan is empty"),
         (HEADING + "g,t,0,1\n", "line 2: group,topic,partition,committed_offset,new_offset are expected"),
         (HEADING + "g,t,0,1,2\ng,t,x,1,2\n", "line 3"),
@@ -428,6 +455,11 @@ HEADING = "group,topic,partition,committed_offset,new_offset\n"
         (HEADING + "g,t,0,1," + "9" * 5000, "line 2"),
         (HEADING + "g,t,2147483648,1,2\n", "line 2: group,topic,partition"),
         (HEADING + "g,t,0,1,522\ng,t,1,1,52", "line 3: the last line has no end"),
+        (
+            WITH_CLUSTER + "g,t,0,1,2\n",
+            "line 2: group,topic,partition,committed_offset,new_offset,cluster are",
+        ),
+        (WITH_CLUSTER + "g,t,0,1,2,a\ng,t,1,1,2,b\n", "line 3: the lines of group g are for two clusters"),
     ],
 )
 def test_a_file_that_is_no_plan(reset: Reset, tmp_path: Path, text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,14 @@ from headgate.client.offsets import CommittedOffset
 from headgate.client.share_groups import are_share_groups
 from headgate.client.survey import Answers, Survey
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.fleet.reset import Outcome, PlannedOffsets, PlanUnreadable, Step, refusal_text
+from headgate.fleet.reset import (
+    Outcome,
+    PlannedOffsets,
+    PlanUnreadable,
+    Step,
+    cluster_id_of,
+    refusal_text,
+)
 
 _DESCRIBED_AT_ONCE = 100
 _TABLE_COLUMNS = (("group_id", "group"), ("topic",), ("partition",), ("committed_offset", "offset"))
@@ -74,6 +82,7 @@ def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[st
     offsets_at = _OffsetsAt(admin)
     now = Millis(time.time_ns() // 1_000_000)
     wanted = set(topics)
+    cluster_id = cluster_id_of(admin)
     for several in _in_portions(list(targets)):
         for group_id, group in _described(admin, several).items():
             if isinstance(group, ClientError):
@@ -84,7 +93,8 @@ def plan_resets(admin: Admin, targets: Mapping[str, Target], topics: Iterable[st
                 text = f"group {group_id} has members (state {group.state})"
                 yield Outcome(PlannedOffsets(group_id, {}, {}), Step.ACTIVE, text)
             else:
-                yield _plan_one(admin, group_id, targets[group_id], wanted, offsets_at, now)
+                outcome = _plan_one(admin, group_id, targets[group_id], wanted, offsets_at, now)
+                yield replace(outcome, planned=replace(outcome.planned, cluster_id=cluster_id))
 
 
 def _described(admin: Admin, group_ids: list[str]) -> Answers[GroupId, GroupDescription | None]:

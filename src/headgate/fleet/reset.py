@@ -25,7 +25,9 @@ from headgate.client.errors import ClientError, VersionNotSupported
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.domain.setting import INT_MAX, LONG_MAX
 
-COLUMNS = ("group", "topic", "partition", "committed_offset", "new_offset")
+_OFFSETS = ("group", "topic", "partition", "committed_offset", "new_offset")
+COLUMNS = (*_OFFSETS, "cluster")
+"""The last one has the id of the cluster that the plan is for. A plan that is made by hand may lack it."""
 
 
 _NO_REMOVAL = "offsets would have to be removed, which needs a cluster with conditional commits"
@@ -42,6 +44,8 @@ class PlannedOffsets:
     group_id: str
     committed: Mapping[TopicPartition, int | None]
     new: Mapping[TopicPartition, int | None]
+    cluster_id: str = ""
+    """The cluster that the group was looked at in; empty if that is not known."""
 
     @property
     def changes(self) -> bool:
@@ -51,7 +55,7 @@ class PlannedOffsets:
 
 def undo_of(plan: Sequence[PlannedOffsets]) -> list[PlannedOffsets]:
     """Return the plan that takes a plan back."""
-    return [PlannedOffsets(each.group_id, each.new, each.committed) for each in plan]
+    return [PlannedOffsets(each.group_id, each.new, each.committed, each.cluster_id) for each in plan]
 
 
 # --- the file ---
@@ -66,7 +70,7 @@ def save_plan(plan: Sequence[PlannedOffsets], path: Path) -> None:
         for each in plan:
             for (topic, partition), offset in each.new.items():
                 committed = each.committed[TopicPartition(topic, partition)]
-                row = (each.group_id, topic, partition, committed, offset)
+                row = (each.group_id, topic, partition, committed, offset, each.cluster_id)
                 writer.writerow("" if field is None else field for field in row)
         file.flush()
         os.fsync(file.fileno())
@@ -82,10 +86,11 @@ def load_plan(path: Path) -> list[PlannedOffsets]:
     try:
         text = path.read_bytes().decode("utf-8-sig")  # spreadsheets write a byte order mark
         rows = csv.reader(io.StringIO(text, newline=""))
-        if next(rows, None) != list(COLUMNS):
+        heading = next(rows, [])
+        if tuple(heading) not in (COLUMNS, _OFFSETS):
             raise PlanUnreadable(f"{path}, line 1: the heading {','.join(COLUMNS)} is expected")
         for row in rows:
-            _take(groups, row, f"{path}, line {rows.line_num}")
+            _take(groups, row, heading, f"{path}, line {rows.line_num}")
         if not text.endswith(("\n", "\r")):
             raise PlanUnreadable(
                 f"{path}, line {rows.line_num}: the last line has no end: the file may be cut off. "
@@ -98,17 +103,20 @@ def load_plan(path: Path) -> list[PlannedOffsets]:
     return list(groups.values())
 
 
-def _take(groups: dict[str, PlannedOffsets], row: list[str], where: str) -> None:
+def _take(groups: dict[str, PlannedOffsets], row: list[str], heading: list[str], where: str) -> None:
     if not row:
         return
-    if len(row) != len(COLUMNS) or not _is_number(row[2], INT_MAX):
-        raise PlanUnreadable(f"{where}: {','.join(COLUMNS)} are expected")
+    if len(row) != len(heading) or not _is_number(row[2], INT_MAX):
+        raise PlanUnreadable(f"{where}: {','.join(heading)} are expected")
     group_id, topic, partition = row[0], TopicName(row[1]), int(row[2])
     place = TopicPartition(topic, partition)
-    planned = groups.setdefault(group_id, PlannedOffsets(group_id, {}, {}))
+    cluster_id = row[5] if len(row) > len(_OFFSETS) else ""
+    planned = groups.setdefault(group_id, PlannedOffsets(group_id, {}, {}, cluster_id))
+    if planned.cluster_id != cluster_id:
+        raise PlanUnreadable(f"{where}: the lines of group {group_id} are for two clusters")
     if place in planned.new:
         raise PlanUnreadable(f"{where}: {place} of group {group_id} occurs twice")
-    committed, new = (_offset(text, where) for text in row[3:])
+    committed, new = (_offset(text, where) for text in row[3:5])
     assert isinstance(planned.committed, dict) and isinstance(planned.new, dict)
     planned.committed[place], planned.new[place] = committed, new
 
@@ -150,12 +158,23 @@ class Outcome:
 
 
 def execute(admin: Admin, plan: Sequence[PlannedOffsets]) -> Iterator[Outcome]:
-    """Execute a plan, group by group, and yield what became of each.
+    """Execute a plan, group by group, and yield what became of each. A group of another cluster is refused.
 
     Raises `ClientError` when the cluster cannot be reached; the same call continues from there.
     """
+    cluster_id = cluster_id_of(admin)
     for planned in plan:
-        yield _execute_one(admin, planned)
+        if planned.cluster_id in ("", cluster_id):
+            yield _execute_one(admin, planned)
+        else:
+            yield Outcome(
+                planned, Step.REFUSED, f"planned for cluster {planned.cluster_id}, not {cluster_id}"
+            )
+
+
+def cluster_id_of(admin: Admin) -> str:
+    """Return the id of the cluster; empty if its nodes do not tell."""
+    return admin.cluster.metadata([]).cluster_id or ""
 
 
 def _execute_one(admin: Admin, planned: PlannedOffsets) -> Outcome:

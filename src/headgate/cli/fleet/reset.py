@@ -277,10 +277,18 @@ def _save_undo(undo: list[PlannedOffsets], path: Path) -> Path:
 
 def _execute(admin: Admin, path: Path, output: str) -> int:
     from headgate.fleet import Step, execute, load_plan, undo_of
+    from headgate.fleet.reset import cluster_id_of
 
     if not path.exists():
         raise UsageProblem(f"there is no plan {path}: make it first, with a target and without --execute")
     planned = load_plan(path)
+    here = cluster_id_of(admin)
+    others = {each.cluster_id for each in planned} - {"", here}
+    if others:
+        raise UsageProblem(
+            f"{path} was made for cluster {min(others)}, and this is {here}: make a plan here, or "
+            "empty its column cluster to execute it all the same"
+        )
     undo = _save_undo(undo_of(planned), path)
     outcomes: list[Outcome] = []
     with progress_bar("resetting", len(planned)) as advance:
