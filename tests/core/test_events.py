@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.core.consumer.support import ConsumerHarness
 from tests.core.harness import Harness, heartbeat, join, sync
+from tests.core.kinds_of_shard import share_groups
+from tests.core.share.membership_life import SESSION_MS, G, ShareLife
 
 from headgate.core.classic.commands import LeaveGroup, LeavingMember
 from headgate.core.commands import DeleteGroup
@@ -138,3 +140,23 @@ def test_a_consumer_group_reports_target_assignments_and_lost_members() -> None:
     found.clear()
     h.advance(60_000)
     assert found == [MemberRemoved(GroupId("g"), MemberId("a"), *CLIENT, RemovalReason.SESSION_TIMEOUT)]
+
+
+def test_a_share_group_reports_its_members_and_assignments() -> None:
+    """As other groups do; a repeated join reports nothing."""
+    h = ShareLife()
+    found = events_of(h)
+    h.join("a")
+    h.join("a")
+    h.join("b")
+    h.heartbeat("a", -1)
+    h.advance(SESSION_MS + 1)
+    kinds = [type(one) for one in found]
+    assert kinds[:2] == [GroupCreated, MemberJoined]
+    assert found[0] == GroupCreated(G, "share")
+    assert [one.member_id for one in found if isinstance(one, MemberJoined)] == ["a", "b"]
+    removed = [(one.member_id, one.reason) for one in found if isinstance(one, MemberRemoved)]
+    assert removed == [("a", RemovalReason.LEFT), ("b", RemovalReason.SESSION_TIMEOUT)]
+    rebalanced = [one for one in found if isinstance(one, GroupRebalanced)]
+    assert rebalanced and all(one.is_share for one in rebalanced)
+    assert len(rebalanced) == share_groups(h.shard).rebalances

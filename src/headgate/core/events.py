@@ -108,7 +108,7 @@ class MemberAwaited(NamedTuple):
 
 
 class GroupRebalanced(NamedTuple):
-    """A group got a new generation (classic) or a new target assignment (consumer)."""
+    """A group got a new generation (classic) or a new target assignment (consumer, share)."""
 
     group_id: GroupId
     epoch: int
@@ -116,6 +116,7 @@ class GroupRebalanced(NamedTuple):
     member_count: int
     duration_ms: int | None = None
     """Time for which the group waited for its members to join; None for a group that does not wait."""
+    is_share: bool = False
 
 
 class GroupDeleted(NamedTuple):

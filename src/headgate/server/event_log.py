@@ -95,7 +95,8 @@ class EventLog:
         self._changes.setdefault(group_id, Counter())[what] += 1
 
     def _rebalanced(self, event: GroupRebalanced) -> None:
-        self._rebalances["consumer" if event.duration_ms is None else "classic"] += 1
+        if not event.is_share:  # those are counted with their groups
+            self._rebalances["consumer" if event.duration_ms is None else "classic"] += 1
         self._recent.append((self._steady_time(), event.group_id))
         fields: dict[str, object] = {
             "group": event.group_id,

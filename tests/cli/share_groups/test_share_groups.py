@@ -193,6 +193,7 @@ def test_a_reset_is_planned_before_it_is_executed(command: Command, empty: str) 
     assert len(rows(command("--describe", "--group", empty))) == 3
     assert command(*asked, "--group", empty, "--execute").exit_code == 0
     assert len(rows(command("--describe", "--group", empty))) == 4
+    assert "group busy has 1 member: stop them before --execute" in command(*asked, "--group", "busy").stderr
     refused = command(*asked, "--group", "busy", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "NON_EMPTY_GROUP" in refused.stderr

@@ -43,6 +43,7 @@ from headgate.client.share_groups import SHARE, ShareOffset, share_offsets_on_no
 from headgate.client.survey import Answers, Survey
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.domain.wording import counted
 
 STATES = ("Empty", "Stable")
 AnswerT = TypeVar("AnswerT")
@@ -221,6 +222,8 @@ def reset_offsets(admin: Admin, options: Options) -> int:
             say(f"{error}; {_REWIND}" if is_busy and admin.knows_pauses(group_id) else _in_words(error))
             is_refused = True
             continue
+        if not options.execute:
+            _warn_of_members(admin, group_id)
         warn_of_moved(group_id, planned)
         rows += [
             {
@@ -238,6 +241,13 @@ def reset_offsets(admin: Admin, options: Options) -> int:
         if rows and options.output == "table" and not options.execute:
             say("nothing was changed; add --execute to make the changes")
     return 1 if is_refused else 0
+
+
+def _warn_of_members(admin: Admin, group_id: str) -> None:
+    """Say of a plan that it cannot be executed while the group has members."""
+    found = admin.describe_share_groups([group_id])[group_id]
+    if found is not None and found.members:
+        say(f"group {group_id} has {counted(len(found.members), 'member')}: {_STOP_OR_REWIND}")
 
 
 def delete_groups(admin: Admin, options: Options) -> int:
@@ -285,6 +295,7 @@ def delete_offsets(admin: Admin, options: Options) -> int:
 
 
 _DELETED = "deleted"
+_STOP_OR_REWIND = "stop them before --execute, or set start offsets while they run with --rewind"
 _REWIND = (
     "`headgate share-groups --rewind` sets start offsets while the group runs; or stop its members first"
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from headgate.core.deadlines import Deadlines
+from headgate.core.events import Events
 from headgate.core.timers import Timer
 from headgate.core.topic_image import TopicImage
 from headgate.domain.ids import GroupId, MemberId, Millis
@@ -52,7 +53,9 @@ class ShareSettings:
 
 @dataclass(slots=True, frozen=True)
 class ShareContext:
-    """The times of one command or deadline, the group's settings, the topics, and the shard's deadlines."""
+    """The times of one command or deadline, the group's settings, the topics, and the shard's deadlines and
+    events.
+    """
 
     now: Millis
     """Steady time, for deadlines."""
@@ -61,6 +64,7 @@ class ShareContext:
     settings: ShareSettings
     topics: TopicImage
     deadlines: Deadlines[Timer]
+    events: Events
 
     def start_session(self, group_id: GroupId, member_id: MemberId) -> None:
         """Restart the session timer; remove the member when it expires."""

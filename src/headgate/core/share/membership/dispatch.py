@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer
+from headgate.core.events import GroupCreated, GroupRebalanced, MemberJoined, MemberRemoved, RemovalReason
 from headgate.core.groups import Groups
 from headgate.core.kinds import Handler
 from headgate.core.pause.contract import Pausing
@@ -114,10 +115,26 @@ class ShareDispatch:
         is_retry_due = self._groups.is_retry_due(group_id, now)
         outcome = heartbeat(context, group, command, is_retry_due=is_retry_due)
         if not isinstance(outcome, ShareGroupRefusal):
-            self._groups.rebalances += any(isinstance(one, ShareGroupTargetMetadata) for one in outcome[1])
+            self._report(group, command, outcome[1])
             if outcome[0].initialization is not None:
                 self._groups.requested(group_id, now)
         return outcome
+
+    def _report(
+        self, group: ShareGroup, command: ShareHeartbeat, records: Sequence[ShareGroupRecord]
+    ) -> None:
+        """Report what a heartbeat has changed: `group` is as it was before."""
+        group_id, report = group.group_id, self._groups.events.report
+        is_new = command.member_id not in group.members
+        if not group.exists:
+            report(GroupCreated(group_id, self._groups.NAME))
+        if is_new:
+            report(MemberJoined(group_id, command.member_id, command.client_id, command.client_host))
+        for record in records:
+            if isinstance(record, ShareGroupTargetMetadata):
+                self._groups.rebalances += 1
+                count = len(group.members) + is_new
+                report(GroupRebalanced(group_id, record.assignment_epoch, count, is_share=True))
 
     def _leave(
         self, context: ShareContext, group: ShareGroup, member_id: MemberId
@@ -125,7 +142,15 @@ class ShareDispatch:
         if member_id not in group.members:
             return unknown_member(group, member_id)
         result = ShareHeartbeatResult(member_id=member_id, member_epoch=LEAVING)
-        return result, removed(context, group, member_id)
+        return result, self._removed(context, group, member_id, RemovalReason.LEFT)
+
+    def _removed(
+        self, context: ShareContext, group: ShareGroup, member_id: MemberId, reason: RemovalReason
+    ) -> list[ShareGroupRecord]:
+        member = group.members[member_id]
+        client = member.client_id, member.client_host
+        context.events.report(MemberRemoved(group.group_id, member_id, *client, reason))
+        return removed(context, group, member_id)
 
     def _not_found(self, group_id: GroupId) -> ShareGroupRefusal:
         what = "not found" if self._all.find(group_id) is None else "is not a share group"
@@ -151,7 +176,8 @@ class ShareDispatch:
         member_id = MemberId(timer.member_id)
         if member_id not in group.members:
             return NOTHING
-        return Effects(removed(self._groups.context(group.group_id, now), group, member_id))
+        context = self._groups.context(group.group_id, now)
+        return Effects(self._removed(context, group, member_id, RemovalReason.SESSION_TIMEOUT))
 
     def configured(self, command: ShareGroupConfigured, now: Millis, token: Token) -> GroupEffects:
         """Replace the overrides of a group."""
@@ -197,6 +223,7 @@ class ShareDispatch:
             if self._all.find(group_id) is not None or group_id in self._all.being_deleted:
                 return answer(token, self._not_found(group_id))
             group = ShareGroup(group_id)
+            self._groups.events.report(GroupCreated(group_id, self._groups.NAME))
         refusal = _non_empty(group)
         if refusal is not None and not are_paused(command.partitions, self._groups.paused.of(group_id)):
             return answer(token, refusal)

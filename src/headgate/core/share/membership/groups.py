@@ -43,6 +43,7 @@ class ShareGroups:
         "_standard",
         "_system_time",
         "by_id",
+        "events",
         "paused",
         "rebalances",
         "topics",
@@ -60,6 +61,7 @@ class ShareGroups:
         """When the initialization of share-partitions was last requested."""
         self.by_id: dict[GroupId, ShareGroup] = {}
         self.topics = context.topics
+        self.events = context.events
         self.paused = context.paused
         self.rebalances = 0
         """Target assignments that were computed since the start of the shard."""
@@ -170,7 +172,9 @@ class ShareGroups:
     def context(self, group_id: GroupId, now: Millis) -> ShareContext:
         """Return the context of a step of that group."""
         settings = self._overrides.get(group_id, self._standard)
-        return ShareContext(now, self._system_time.at(now), settings, self.topics, self._deadlines)
+        return ShareContext(
+            now, self._system_time.at(now), settings, self.topics, self._deadlines, self.events
+        )
 
     def configure(self, group_id: GroupId, overrides: Mapping[str, int]) -> None:
         """Set the overrides of a group; an empty mapping removes them."""
