@@ -157,7 +157,31 @@ def test_dynamic_broker_settings_are_changed(node: OneNode) -> None:
     ("name", "value", "message"),
     [
         ("num.partitions", "3", "Cannot update these configs dynamically: [num.partitions]"),
-        ("log.retention.hours", "3", "Cannot update these configs dynamically: [log.retention.hours]"),
+        (
+            "log.retention.hours",
+            "3",
+            "Cannot update these configs dynamically: [log.retention.hours]; log.retention.ms can be "
+            "updated, and is used instead of log.retention.hours",
+        ),
+        (
+            "log.roll.hours",
+            "3",
+            "Cannot update these configs dynamically: [log.roll.hours]; log.roll.ms can be updated, and "
+            "is used instead of log.roll.hours",
+        ),
+        (
+            "offsets.retention.minutes",
+            "3",
+            "Cannot update these configs dynamically: [offsets.retention.minutes]; a group can have its own "
+            "offsets.retention.ms (`headgate configs --alter --group`)",
+        ),
+        (
+            "headgate.durability",
+            "sync",
+            "Cannot update these configs dynamically: [headgate.durability]; a topic can have its own "
+            "headgate.durability (`headgate configs --alter --topic`)",
+        ),
+        ("max.poll.records", "3", "max.poll.records is a setting of the client, not of the server"),
         ("process.roles", "broker", "Cannot update these configs dynamically: [process.roles]"),
         ("log.dirs", "/x", "Cannot update these configs dynamically: [log.dirs]"),
         (
@@ -334,6 +358,30 @@ def test_groups_have_settings_before_they_exist(node: OneNode) -> None:
     assert listed(node, GROUP) == [("readers", GROUP)]
     assert change(node, GROUP, "readers", (key, DELETE, None)) == ErrorCode.NONE
     assert listed(node, GROUP) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max.poll.interval.ms", ""),
+        ("enable.auto.commit", ""),
+        ("auto.offset.reset", "; did you mean share.auto.offset.reset?"),
+        (
+            "session.timeout.ms",
+            "; did you mean consumer.session.timeout.ms or share.session.timeout.ms?",
+        ),
+    ],
+)
+def test_a_setting_of_consumers_is_called_so(node: OneNode, name: str, hint: str) -> None:
+    """The only hint is a setting of groups with its name: other similar names are of other things."""
+    config = incremental_alter_configs.AlterableConfig(name=name, value="1")
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=GROUP, resource_name="work", configs=[config]
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    answer = node.ask(k44_incremental_alter_configs.API, request).responses[0]
+    message = f"{name} is a setting of the client, not of the server{hint}"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_CONFIG, message)
 
 
 @pytest.mark.parametrize("value", ["100", "2000", "60001"])

@@ -16,7 +16,7 @@ from headgate.client.resource_configs import (
     ResourceType,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.wording import did_you_mean
+from headgate.domain.unknown_settings import unknown_setting
 
 
 @checked
@@ -69,8 +69,7 @@ class ConfigAdmin:
         known = {one.name for one in self.describe_configs([resource])[resource]}
         for name in names:
             if name not in known:
-                hint = did_you_mean(name, known)
-                reason = f"there is no setting called {name}" + (f"; {hint}" if hint else "")
+                reason = unknown_setting(name, known)
                 raise RequestRefused(str(resource), ErrorCode.INVALID_CONFIG, reason)
 
     def list_config_resources(self, kind: ResourceType) -> list[str]:

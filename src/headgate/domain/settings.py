@@ -23,7 +23,7 @@ from headgate.domain.broker_settings import (
 from headgate.domain.group_settings import GROUP_SETTINGS
 from headgate.domain.setting import LONG_MAX, PAGE_CACHE, SYNC, InvalidSetting, Kind, Setting
 from headgate.domain.topic_settings import TOPIC_SETTINGS
-from headgate.domain.wording import did_you_mean
+from headgate.domain.unknown_settings import unknown_setting
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -57,8 +57,7 @@ def find(table: Mapping[str, Setting], name: str) -> Setting:
         )
     if table is BROKER_SETTINGS and any(fnmatchcase(name, pattern) for pattern in LEFT_OUT):
         raise InvalidSetting(f"{name} is not a setting of Headgate; leave it out")
-    hint = did_you_mean(name, table, likeness=0.5, asks_for_endings=True)
-    raise InvalidSetting(f"there is no setting called {name}" + (f"; {hint}" if hint else ""))
+    raise InvalidSetting(unknown_setting(name, table))
 
 
 def _only_of_groups(name: str) -> str | None:

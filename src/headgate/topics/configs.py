@@ -186,12 +186,24 @@ def altered_broker(
             return Refusal(ErrorCode.INVALID_REQUEST, str(problem))
     if fixed:
         message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
-        return Refusal(ErrorCode.INVALID_REQUEST, message)
+        return Refusal(ErrorCode.INVALID_REQUEST, "; ".join([message, *filter(None, map(_instead, fixed))]))
     described = [_of_broker(settings, setting) for setting in BROKER_SETTINGS.values()]
     result = altered(described, overrides, changes)
     if isinstance(result, Refusal):
         return Refusal(ErrorCode.INVALID_REQUEST, result.message)
     return result
+
+
+def _instead(name: str) -> str | None:
+    """Return what can be altered in place of a setting of the broker that cannot; None: nothing."""
+    for other, units in IN_OTHER_UNITS.items():
+        if name in [one for one, _ in units]:
+            return f"{other} can be updated, and is used instead of {name}"
+    for kind, settings in (("group", GROUP_SETTINGS), ("topic", TOPIC_SETTINGS)):
+        for own in settings.values():
+            if own.broker_name == name:
+                return f"a {kind} can have its own {own.name} (`headgate configs --alter --{kind}`)"
+    return None
 
 
 def _deletes_unknown(change: Change) -> bool:

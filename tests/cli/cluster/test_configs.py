@@ -132,7 +132,12 @@ def test_settings_come_from_a_file(headgate: Headgate, name: str, tmp_path: Path
         (
             "--alter --group g --delete-config share.nonsense",
             2,
-            "--delete-config share.nonsense: there is no such",
+            "--delete-config: there is no setting called share.nonsense",
+        ),
+        (
+            "--alter --group g --delete-config max.poll.interval.ms",
+            2,
+            "--delete-config: max.poll.interval.ms is a setting of the client, not of the server\n",
         ),
         ("--alter --broker-defaults --delete-config log.retention.mss", 2, "did you mean log.retention.ms?"),
         ("--describe --topic no-such-topic", 1, "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION"),

@@ -22,6 +22,7 @@ from headgate.cli.usage_problem import UsageProblem
 from headgate.client.resource_configs import is_secret
 from headgate.client.security import read_properties
 from headgate.domain import dead_letters
+from headgate.domain.unknown_settings import unknown_setting
 from headgate.domain.wording import did_you_mean
 
 _TYPES = {
@@ -139,9 +140,7 @@ def _check_deleted(admin: Admin, kind: str, name: str, deleted: Sequence[str]) -
     known = {one.name for one in entries}
     for one in deleted:
         if one not in known:
-            hint = did_you_mean(one, known)
-            unknown = f"--delete-config {one}: there is no such setting"
-            raise UsageProblem(f"{unknown}; {hint}" if hint else unknown)
+            raise UsageProblem(f"--delete-config: {unknown_setting(one, known)}")
 
 
 def _added(options: Options) -> dict[str, str]:
