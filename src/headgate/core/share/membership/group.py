@@ -45,7 +45,7 @@ class ShareMember(NamedTuple):
 
 
 class ShareGroup:
-    """One group, changed only by `apply`."""
+    """One group, changed only by `apply`; but for `has_pending_assignment`."""
 
     __slots__ = (
         "_readers",
@@ -74,7 +74,9 @@ class ShareGroup:
         """The topics that members subscribe to."""
         self._readers: Counter[TopicName] = Counter()
         self.has_pending_assignment = False
-        """Whether initialized partitions may differ from those that the target assigns."""
+        """Whether initialized partitions may differ from those that the target assigns. A heartbeat that has
+        compared them clears it: after a load they are compared once more.
+        """
 
     # --- what it is ---
 
