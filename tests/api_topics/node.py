@@ -152,6 +152,14 @@ class OneCall:
         self.disconnect_reason = reason
 
 
+class LostCall(OneCall):
+    """A request whose connection is lost during its steps."""
+
+    def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
+        """Run all steps at once, and nothing after them."""
+        drive_request(steps)
+
+
 class OneNode:
     """A node as handlers see it."""
 
@@ -233,10 +241,12 @@ class OneNode:
         created.shared.seconds = lambda: self._now / 1000
         return created
 
-    def send(self, api: Api, request: Any, version: int | None = None) -> OneCall:
+    def send(
+        self, api: Api, request: Any, version: int | None = None, *, call_type: type[OneCall] = OneCall
+    ) -> OneCall:
         """Send a request, which may be answered now or later."""
         version = api.max_version if version is None else version
-        call = OneCall(api, version)
+        call = call_type(api, version)
         response = api.handle(self, call, decode(api.request_type, version, encode(request, version)))
         if response is not None:
             call.answer(response)

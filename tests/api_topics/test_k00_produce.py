@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from prometheus_client.metrics_core import Metric
-from tests.api_topics.node import OneNode
+from tests.api_topics.node import LostCall, OneNode
 from tests.log.compacting import drive
 from tests.topics.disk import NOW, batch
 
 from headgate.api import k00_produce, k01_fetch
+from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
@@ -20,6 +21,7 @@ from headgate.log.log import Log
 from headgate.server.log_gauges import log_gauges
 from headgate.topics.appends import Budget
 from headgate.topics.housekeeping import Housekeeping
+from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -302,6 +304,36 @@ def test_acks_zero_with_an_error_closes_the_connection(node: OneNode) -> None:
     wanted.topic_data[0].topic_id = b"\1" * 16
     call = node.send(k00_produce.API, wanted, 13)
     assert call.disconnect_reason == f"a record for {'01' * 16}-0 with acks=0: UNKNOWN_TOPIC_ID"
+
+
+@pytest.mark.parametrize("acks", [ALL, 0, 1])
+def test_records_of_a_lost_connection_are_synced(node: OneNode, acks: int) -> None:
+    """A producer that sends its records and ends, before the log is open, leaves them to readers."""
+    node.topic("letters")
+    produce(node, batch(b"before"))
+    node.restart()
+    node.send(k00_produce.API, request(batch(b"last"), acks=acks), 12, call_type=LostCall)
+    assert visible_values(node) == [b"before", b"last"]
+    node.restart(crash=True)
+    assert visible_values(node) == [b"before", b"last"]
+
+
+def test_a_step_that_fails_leaves_no_records_unsynced(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers find the records that were appended before it."""
+    topic = node.topic("letters", 2)
+    node.restart()
+
+    def fail_in_the_second(partition: Partition) -> RequestSteps[None]:
+        if partition.index:
+            raise RuntimeError("of this test")
+        yield None
+
+    monkeypatch.setattr(k00_produce, "opened_aside", fail_in_the_second)
+    data = [PartitionProduceData(index=index, records=batch(b"a")) for index in range(2)]
+    wanted = ProduceRequest(acks=1, topic_data=[TopicProduceData(name=topic.name, partition_data=data)])
+    with pytest.raises(RuntimeError):
+        node.send(k00_produce.API, wanted, 12)
+    assert visible_values(node) == [b"a"]
 
 
 def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> None:

@@ -106,8 +106,7 @@ class _Produce:
             self._appended(partition, outcome, result)
 
     def finish(self) -> ProduceResponse | None:
-        """Sync, after all appends were started; return the response, or None if it is sent later or never."""
-        self._sync()
+        """Note that all appends were started; return the response, or None if it is sent later or never."""
         self._waiting -= 1
         if self._waiting:
             return None
@@ -133,10 +132,10 @@ class _Produce:
         self, partition: Partition, outcome: AppendResult, result: PartitionProduceResponse
     ) -> None:
         self._appended(partition, outcome, result)
-        self._sync()
+        self.sync()
         self._count_down()
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         """Start syncs of all appended batches; with acks=all the response waits for them."""
         to_be_synced, self._to_be_synced = self._to_be_synced, []
         for partition, result in to_be_synced:
@@ -269,10 +268,21 @@ def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
 def _append_each(
     node: Node, call: Call, request: ProduceRequest, produce: _Produce, budget: Budget | None
 ) -> RequestSteps[None]:
-    """Append one batch after the other, or fill in its refusal.
+    """Append one batch after the other, or fill in its refusal; then sync.
 
-    Without a budget for the whole request each batch has its own, with pauses between them.
+    Without a budget for the whole request each batch has its own, with pauses between them. The sync is one
+    of these steps, because nothing follows them if the connection is lost, or if one of them fails: what was
+    appended would be invisible to readers until the next append.
     """
+    try:
+        yield from _append_in_order(node, call, request, produce, budget)
+    finally:
+        produce.sync()
+
+
+def _append_in_order(
+    node: Node, call: Call, request: ProduceRequest, produce: _Produce, budget: Budget | None
+) -> RequestSteps[None]:
     if budget is None:
         yield from _drop_repeats(request)
         refusal = yield from _refuse_in_steps(request)
