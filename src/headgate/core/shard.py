@@ -85,6 +85,8 @@ from headgate.records.offset_rows import OffsetRows
 
 _OFFSETS = OffsetBatch, OffsetCommit, ColumnBatch, OffsetRows
 _WIDE = OffsetBatch, ColumnBatch, OffsetRows
+_FAILED_TIMER_PAUSE_MS = 10_000
+"""After this time a deadline whose handler raised is due again."""
 _MOST_AT_ONCE = 16
 """More offsets of open transactions, or beside them, are applied in steps."""
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
@@ -338,7 +340,7 @@ class GroupShard:
 
         A deadline that reads durable state waits for the next tick if this one has decided records. It is the
         last one of its tick, as the next one may read what it decides. If a handler raises, the effects of
-        the deadlines before it in the tick are kept.
+        the deadlines before it in the tick are kept, and it is called again after a pause.
         """
         effects: list[GroupEffects] = []
         deadlines = self._deadlines
@@ -353,6 +355,8 @@ class GroupShard:
             except Exception:
                 deadlines.end_tick()
                 if not any(one.records or one.replies for one in effects):
+                    if deadlines.due_at(timer) is None:
+                        deadlines.set(timer, Millis(now + _FAILED_TIMER_PAUSE_MS))
                     raise
                 deadlines.set(timer, now)
                 break
