@@ -530,9 +530,38 @@ def test_a_topic_deleted_before_its_sync_affects_no_other(node: OneNode) -> None
     ]
     assert node.topics.delete(gone, NOW) is None
     node.durability.release()
-    assert all(call.is_finished for call in calls)
+    answers = [call.response.responses[0].partition_responses[0] for call in calls]
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
     assert visible_values(node, "other") == [b"a"]
     assert "letters-0" not in node.disk.files.listdir(node.topics.data_dir)
+
+
+@pytest.mark.parametrize("acks", [ALL, 1])
+def test_a_topic_deleted_between_two_steps_affects_no_other(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    """The other topic's records become durable and visible, and each partition is answered."""
+    node.topic("letters")
+    node.topic("other")
+    produce(node, batch(b"before"), topic="other")
+    node.restart()
+
+    def delete_before_the_second(partition: Partition) -> RequestSteps[None]:
+        if partition.topic.name == "other":
+            gone = node.topics.by_name("letters")
+            assert gone is not None
+            assert node.topics.delete(gone, NOW) is None
+        yield None
+
+    monkeypatch.setattr(k00_produce, "opened_aside", delete_before_the_second)
+    wanted = request(batch(b"a"), acks=acks)
+    wanted.topic_data += request(batch(b"a"), topic="other").topic_data
+    entries = node.ask(k00_produce.API, wanted, 12).responses
+    deleted, other = (entry.partition_responses[0] for entry in entries)
+    answer_of_deleted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if acks == ALL else ErrorCode.NONE
+    assert (deleted.error_code, other.error_code) == (answer_of_deleted, ErrorCode.NONE)
+    monkeypatch.undo()
+    assert visible_values(node, "other") == [b"before", b"a"]
 
 
 def test_a_failed_sync_is_a_retriable_error_and_recovers(node: OneNode) -> None:

@@ -33,6 +33,7 @@ from headgate.api.produced_transactions import (
 )
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.log import Log
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation, Resource, ResourceType
 from headgate.topics.admission import AppendResult
@@ -60,6 +61,8 @@ _CODEC_AT = 22
 """Position of the low byte of a batch's attributes."""
 _MOST_AT_ONCE = 200
 """Requests with more partitions are handled in steps."""
+_DELETED = AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_NOT_DURABLE = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR, message="The records could not be made durable")
 
 
 class _Produce:
@@ -78,7 +81,8 @@ class _Produce:
         """Whether the response may be long: then it is encoded in a thread."""
         self._waiting = 1
         """Number of events that the response waits for: the start of all appends, checks, syncs."""
-        self._to_be_synced: list[tuple[Partition, PartitionProduceResponse]] = []
+        self._to_be_synced: list[tuple[Partition, Log, PartitionProduceResponse]] = []
+        """The logs as of the append: a topic may be deleted between two steps."""
         self.response = ProduceResponse()
 
     def append(
@@ -122,9 +126,9 @@ class _Produce:
         if outcome.error != ErrorCode.NONE:
             return
         if partition.topic.policy.is_durable or partition.is_flush_due:
-            self._to_be_synced.append((partition, result))
+            self._to_be_synced.append((partition, partition.log, result))
         elif partition.log.has_unsynced_closed_segments:
-            _sync_in_background(self._node, partition)
+            _sync_in_background(self._node, partition, partition.log)
         elif (flush_ms := partition.plan_flush()) is not None:
             self._node.call_later(flush_ms, partial(_flush, self._node, partition))
 
@@ -138,25 +142,23 @@ class _Produce:
     def sync(self) -> None:
         """Start syncs of all appended batches; with acks=all the response waits for them."""
         to_be_synced, self._to_be_synced = self._to_be_synced, []
-        for partition, result in to_be_synced:
+        for partition, log, result in to_be_synced:
             if self._acks == ALL:
-                self._wait_for(partition, result)
+                self._wait_for(partition, log, result)
             else:
-                _sync_in_background(self._node, partition)
+                _sync_in_background(self._node, partition, log)
 
-    def _wait_for(self, partition: Partition, result: PartitionProduceResponse) -> None:
+    def _wait_for(self, partition: Partition, log: Log, result: PartitionProduceResponse) -> None:
         """Delay the response until the partition's log is durable up to now."""
         self._waiting += 1
 
         def done(is_durable: bool) -> None:
             partition.synced(is_durable)
             if not is_durable:
-                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                result.base_offset = -1
-                result.error_message = "The records could not be made durable"
+                _fill_in(result, _DELETED if partition.topic.is_deleted else _NOT_DURABLE)
             self._count_down()
 
-        self._node.durability.when_durable(partition.log, self._call.guard(done))
+        self._node.durability.when_durable(log, self._call.guard(done))
 
     def _count_down(self) -> None:
         """Count down the events; send the response after the last."""
@@ -331,15 +333,15 @@ def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData])
     return None
 
 
-def _sync_in_background(node: Node, partition: Partition) -> None:
+def _sync_in_background(node: Node, partition: Partition, log: Log) -> None:
     """Start a sync that no response waits for; readers see the records after it."""
-    node.durability.when_durable(partition.log, partition.synced)
+    node.durability.when_durable(log, partition.synced)
 
 
 def _flush(node: Node, partition: Partition) -> None:
     """Sync records that are older than the topic's `flush.ms`."""
     if partition.flush_begins():
-        _sync_in_background(node, partition)
+        _sync_in_background(node, partition, partition.log)
 
 
 def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic | ErrorCode:
