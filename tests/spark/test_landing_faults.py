@@ -56,10 +56,18 @@ from headgate.spark.landing import (
 )
 from headgate.spark.landing.files import Folder, UnreadableFile
 from headgate.spark.landing.job import SourceAway
+from headgate.spark.landing.merging import MergeTask
 from headgate.spark.landing.progress import NAME, read_progress, save_progress
 from headgate.spark.landing.state import groups_file, load_groups, load_offsets
 from headgate.spark.landing.tables import current_file, whole_files
-from headgate.spark.landing.work import RUN_ID_FILE, Result, Task
+from headgate.spark.landing.work import (
+    RUN_ID_FILE,
+    Failed,
+    Failure,
+    LandingTask,
+    Result,
+    Task,
+)
 from headgate.spark.options import OptionError
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
@@ -753,6 +761,33 @@ def test_a_file_of_other_rows_is_not_merged_and_keeps_no_new_records_waiting(
     file.write_bytes(whole)
     land(str(broker.directory), str(target), is_sampling=False)
     check(broker, target)
+
+
+def test_a_range_is_finished_before_its_files_are_merged(broker: Broker, tmp_path: Path) -> None:
+    """A merge that failed, then a run that was killed in its range: its rows are there once."""
+    source, target = str(broker.directory), str(tmp_path / "tables")
+
+    def no_merge(tasks: Sequence[Task]) -> list[Result]:
+        is_merge = isinstance(tasks[0], MergeTask)
+        return [Failed("no space", Failure.OTHER) for _ in tasks] if is_merge else run_here(tasks)
+
+    def killed(tasks: Sequence[Task]) -> list[Result]:
+        if isinstance(tasks[0], LandingTask):
+            run_here(tasks)
+            raise KeyboardInterrupt
+        return no_merge(tasks)
+
+    land(source, target, no_merge, is_sampling=False)
+    make_due(Path(target))
+    broker.append(0, [commit(50)])
+    with pytest.raises(LandingFailed, match="files of past days are not merged: no space"):
+        land(source, target, no_merge, is_sampling=False)
+    broker.append(0, [commit(51)])
+    with pytest.raises(KeyboardInterrupt):
+        land(source, target, killed, is_sampling=False)
+    land(source, target, is_sampling=False)
+    check(broker, Path(target))
+    check_states(Path(target))
 
 
 def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> None:

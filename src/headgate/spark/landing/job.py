@@ -182,11 +182,11 @@ def _land(
     progress = remove_unfinished_sample(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs.bounds, run, rows)
+    if progress.planned:  # by an unfinished run; a merge before that could take files that are written again
+        progress = _do(job, progress)
     if progress.is_merging:
         with suppress(LandingFailed):  # new records are not kept waiting: it fails again at the end
             progress = _merge(job, progress)
-    if progress.planned:  # by an unfinished run
-        progress = _do(job, progress)
     while planned := _ranges(options, progress, logs):
         progress = replace(progress, planned=planned)
         save_progress(folder, progress)
