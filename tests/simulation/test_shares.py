@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.simulation.requests import Violation
@@ -20,6 +21,7 @@ MOST_SEEDS = 30
 FIRST_SEEDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     broken.anybody_may_acknowledge: 80,
     broken.failed_writes_leave_records_pending: 29,
+    broken.records_are_delivered_before_the_start_is_durable: 6,
     broken.starts_behind_the_last_record_are_not_persisted: 3,
     broken.what_could_not_be_written_is_forgotten: 45,
 }
@@ -52,6 +54,15 @@ def test_nothing_is_found_in_share_groups() -> None:
         "torn writes",
     )
     assert [what for what in exercised if not counts[what]] == []
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_nothing_is_found_in_share_groups_that_begin_at_the_end() -> None:
+    """They begin behind no record that was delivered, whatever fails."""
+    counts: Counter[str] = Counter()
+    for seed in SEEDS:
+        counts += ShareWorld(seed, begins_at_the_end=True).run().counts
+    assert counts["deliveries"] and counts["power cut"]
 
 
 def test_a_seed_gives_the_same_life_twice() -> None:
@@ -89,9 +100,18 @@ def test_the_simulation_notices_that(
     check_that_it_is_noticed(break_the_server, seeds, _is_noticed)
 
 
-def _is_noticed(seed: int) -> bool:
+@pytest.mark.interpreted
+@pytest.mark.plants_failures("reply", "shard", "request", "connection", "loop", "housekeeping")
+def test_the_simulation_notices_a_delivery_before_the_start_is_durable() -> None:
+    """Only groups that begin at the end of the log may begin elsewhere after a power cut."""
+    fault = broken.records_are_delivered_before_the_start_is_durable
+    is_noticed = partial(_is_noticed, begins_at_the_end=True)
+    check_that_it_is_noticed(fault, seeds_to_try(FIRST_SEEDS[fault], MOST_SEEDS), is_noticed)
+
+
+def _is_noticed(seed: int, *, begins_at_the_end: bool = False) -> bool:
     try:
-        ShareWorld(seed).run()
+        ShareWorld(seed, begins_at_the_end=begins_at_the_end).run()
     except Violation:
         return True
     return False

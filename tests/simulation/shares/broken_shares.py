@@ -146,6 +146,16 @@ def failed_writes_leave_records_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharePartition, "finish_write", only_durable)
 
 
+def records_are_delivered_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
+    persist_start = StateWriter.persist_start
+
+    def hasty(writer: StateWriter, machine: SharePartition, on_done: Any = lambda error: None) -> None:
+        persist_start(writer, machine)
+        on_done(ErrorCode.NONE)
+
+    patch.setattr(StateWriter, "persist_start", hasty)
+
+
 def starts_behind_the_last_record_are_not_persisted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StateWriter, "persist_what_nobody_acknowledges", lambda writer, machine: None)
 

@@ -13,9 +13,10 @@ The invariants:
    deliveries, but none that an answered release told of.
 4. A record whose acceptance, rejection or last release was answered is never delivered again.
 5. An acknowledgement of records that the member surely has is not refused.
-6. The start offset never moves back, and passes no record that is not complete.
+6. The start offset never moves back, and passes no record that is not complete. A group that begins at the
+   end of the log begins behind no record that was delivered.
 7. Readers of committed records get none of a transaction whose commit was not requested.
-8. In the end all records are complete (`check_end`).
+8. In the end all records are complete, from the first start on (`check_end`).
 
 What 3 and 4 say of restarts begins when the group has told that a partition is initialized. Members here
 fetch before that, which no real client does: if the initialization is repeated, what they did is lost.
@@ -60,6 +61,8 @@ class GroupRules:
     lock_seconds: float
     is_committed: bool
     most_locks: int
+    begins_at_the_end: bool = False
+    """Whether a partition without a start begins at the end of the log, or at its first record."""
 
 
 @dataclass(eq=False)
@@ -110,6 +113,8 @@ class ShareModel:
         """The last start offset of each partition."""
         self._initialized: set[int] = set()
         """Partitions that the group has told of."""
+        self._begins: dict[int, int] = {}
+        """By partition, an offset behind which the group did not begin."""
 
     # --- requests ---
 
@@ -228,6 +233,8 @@ class ShareModel:
         held = entry.holding
         if held is not None and held.life == exchange.life and self._is_still_held(held, exchange):
             raise Violation(f"{what}, and {held.member} has it")
+        if index in self._initialized:
+            self._begins[index] = min(offset, self._begins.get(index, offset))
         self._counts["deliveries"] += 1
         self._counts["deliveries again"] += count > 1
         entry.counts[exchange.life] = count
@@ -254,7 +261,9 @@ class ShareModel:
                         self._started_at(one.partition_index, one.start_offset, one.lag)
 
     def _started_at(self, index: int, start: int, lag: int) -> None:
-        before = self.starts.get(index, 0)
+        before = self.starts.get(index)
+        if before is None:
+            before = self._begins[index] = self._first_start(index, start)
         if start < before:
             raise Violation(f"the start of {self.group_id} {index} moved back from {before} to {start}")
         for offset in range(before, start):
@@ -263,6 +272,10 @@ class ShareModel:
             raise Violation(f"the lag of {self.group_id} {index} is {lag}")
         self._counts["starts that moved"] += start > before
         self.starts[index] = start
+
+    def _first_start(self, index: int, start: int) -> int:
+        """Return where a partition began at the latest, of which the first known start is given."""
+        return min(start, self._begins.get(index, start)) if self.rules.begins_at_the_end else 0
 
     def _check_complete(self, index: int, offset: int, why: str) -> None:
         if not self._records.is_deliverable(index, offset, is_committed=self.rules.is_committed):
@@ -275,7 +288,8 @@ class ShareModel:
     def check_end(self) -> None:
         """Check that nothing is left. Raises Violation."""
         for index, offset in self._records.acknowledged():
-            self._check_complete(index, offset, "this is the end")
+            if offset >= self._begins[index]:
+                self._check_complete(index, offset, "this is the end")
 
 
 def _partitions(answer: Any) -> Iterator[tuple[int, Any]]:

@@ -63,14 +63,15 @@ class ShareLoop(SimulatedLoop):
 class ShareWorld:
     """A seed's simulation."""
 
-    def __init__(self, seed: int, *, is_calm: bool = False) -> None:
-        """`is_calm`: nothing fails but clients."""
+    def __init__(self, seed: int, *, is_calm: bool = False, begins_at_the_end: bool = False) -> None:
+        """`is_calm`: nothing fails but clients. `begins_at_the_end`: the groups do."""
         self.random = random = Random(seed)
         self.time = SimulatedTime()
         self.journal = Journal(self.time)
         self.disk = SimulatedDisk(self.time, self.journal.counts)
         self.violation: BaseException | None = None
         self._is_calm = is_calm
+        self._begins_at_the_end = begins_at_the_end
         self._records = Records()
         self._habits = Habits(pace_seconds=random.choice((0.02, 0.3)))
         self._latency_seconds = random.choice((0.0, 0.005, 0.05))
@@ -99,7 +100,7 @@ class ShareWorld:
         self._failed_starts = 0
 
     def _rules(self, *, is_committed: bool) -> GroupRules:
-        return GroupRules(self.random.choice((2, 3, 5)), 1.0, is_committed, 100)
+        return GroupRules(self.random.choice((2, 3, 5)), 1.0, is_committed, 100, self._begins_at_the_end)
 
     def settings(self) -> Settings:
         """Return the broker's settings."""
@@ -238,7 +239,7 @@ class ShareWorld:
         for model in self.models:
             rules = model.rules
             values = {
-                "share.auto.offset.reset": "earliest",
+                "share.auto.offset.reset": "latest" if rules.begins_at_the_end else "earliest",
                 "share.delivery.count.limit": str(rules.limit),
                 "share.record.lock.duration.ms": str(int(1000 * rules.lock_seconds)),
                 "share.partition.max.record.locks": str(rules.most_locks),
