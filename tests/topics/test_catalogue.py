@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from headgate.topics import catalogue as catalogue_module
 from headgate.topics.catalogue import (
     Catalogue,
     CatalogueEntry,
+    broker_configured,
     group_configured,
     leader_epoch_raised,
     partitions_added,
@@ -56,6 +58,7 @@ def state_of(catalogue: Catalogue) -> Any:
         catalogue.former_ids,
         catalogue.former_names,
         catalogue.group_overrides,
+        catalogue.broker_overrides,
         catalogue.leader_epoch,
         catalogue._reserved_producer_ids,
     )
@@ -72,7 +75,8 @@ class Changes:
         """Make one change. Raises OSError."""
         self._count += 1
         topics = list(catalogue.by_id)
-        kind = self._random.choice(["create", "create", "delete", "add", "set", "group", "epoch", "ids"])
+        kinds = ["create", "create", "delete", "add", "set", "group", "broker", "epoch", "ids"]
+        kind = self._random.choice(kinds)
         if kind == "create" or (not topics and kind in ("delete", "add", "set")):
             name = TopicName(f"topic-{self._random.randrange(8)}")
             if name not in catalogue.topics:
@@ -89,6 +93,9 @@ class Changes:
         elif kind == "group":
             settings = {"consumer.session.timeout.ms": str(self._count)} if self._count % 3 else {}
             catalogue.commit([group_configured(f"group-{self._random.randrange(4)}", settings)], NOW)
+        elif kind == "broker":
+            settings = {"log.retention.ms": str(self._count)} if self._count % 3 else {}
+            catalogue.commit([broker_configured(self._random.choice(["", "1", "2", "3"]), settings)], NOW)
         elif kind == "epoch":
             catalogue.commit([leader_epoch_raised(catalogue.leader_epoch + 1)], NOW)
         else:
@@ -103,11 +110,11 @@ def test_tidying_during_changes_keeps_the_state(seed: int) -> None:
     shortened = 0
     for number in range(400):
         changes.one(catalogue)
-        before = catalogue._log.log_start_offset
+        before, expected = catalogue._log.log_start_offset, deepcopy(state_of(catalogue))
         catalogue.tidy(NOW)
         shortened += catalogue._log.log_start_offset > before
+        assert state_of(catalogue) == expected
         if number % 37 == 0:
-            expected = state_of(catalogue)
             if number % 2:
                 catalogue.close()
             else:

@@ -260,8 +260,8 @@ class Catalogue:
         for group_id in list(self.group_overrides):
             if group_id in self.group_overrides:
                 yield group_configured(group_id, self.group_overrides[group_id])
-        for broker, overrides in list(self.broker_overrides.items()):
-            yield broker_configured(broker, overrides)
+        for broker in list(self.broker_overrides):
+            yield broker_configured(broker, self.broker_overrides[broker])
         # Last, to include the topics that were deleted since this began.
         ids, names = sorted(self.former_ids), sorted(self.former_names)
         for first in range(0, max(len(ids), len(names)), _FORMER_A_RECORD):
