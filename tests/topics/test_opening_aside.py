@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from tests.log.compacting import drive
-from tests.topics.disk import DATA, NOW, Disk, append, create, values
+from tests.topics.disk import DATA, NOW, Disk, append, batch, create, sync, values
 
 from headgate.domain.ids import Millis, TopicName
 from headgate.log.compaction import Steps, Work
@@ -282,6 +282,52 @@ def test_a_round_opens_a_closed_partition_once_and_again_when_records_expire(
     drive(housekeeping.round(Millis(NOW + 1001)))
     assert len(opened) == 1200
     assert letters(topics).partition(0).log_start_offset == 1
+
+
+def test_a_closed_log_without_timestamps_expires_by_its_file(disk: Disk) -> None:
+    """As an open one does: its records have no time of their own."""
+    disk.files.now_ms = lambda: NOW
+    topics = disk.start()
+    topic = create(topics, disk, "letters", retention_ms="1000")
+    assert not topic.partition(0).append(batch(b"a", timestamp=-1), NOW).error
+    sync(topic)
+    topics.close()
+    topics = disk.start()
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
+    drive(housekeeping.round(NOW))
+    assert not letters(topics).partition(0).is_open
+    drive(housekeeping.round(Millis(NOW + 1001)))
+    assert letters(topics).partition(0).log_start_offset == 1
+
+
+def test_a_closed_log_without_records_is_not_opened_again(disk: Disk) -> None:
+    """Nothing in it can expire, however old its file is."""
+    disk.files.now_ms = lambda: NOW
+    topics = disk.start()
+    topic = create(topics, disk, "letters", retention_ms="1000")
+    append(topic, b"a")
+    drive(Housekeeping(topics).round(Millis(NOW + 1001)))
+    assert topic.partition(0).log_start_offset == 1
+    topics.close()
+    topics = disk.start()
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
+    drive(housekeeping.round(Millis(NOW + 5000)))
+    works = [work for work in housekeeping.round(Millis(NOW + 9000)) if work is not None]
+    assert not works
+
+
+def test_a_file_whose_age_cannot_be_read_is_looked_at_again(disk: Disk) -> None:
+    """In the next round; this one goes on with the other logs."""
+    disk.files.now_ms = lambda: NOW
+    topics = disk.start()
+    topic = create(topics, disk, "letters", retention_ms="1000")
+    assert not topic.partition(0).append(batch(b"a", timestamp=-1), NOW).error
+    sync(topic)
+    assert topic.partition(0).expires_at() == NOW + 1001
+    disk.files.remove(DATA / "letters-0" / f"{0:020}.log")
+    assert topic.partition(0).expires_at() == 0
 
 
 def test_closed_logs_are_checked_again_after_a_change_of_settings(disk: Disk) -> None:

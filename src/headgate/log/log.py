@@ -392,9 +392,12 @@ class Log:
         """
         return search_largest_timestamp(self, self._segments, up_to)
 
-    def oldest_segment_timestamp(self) -> int:
-        """Return the largest timestamp of the oldest segment, which retention uses; -1 without one."""
-        return next((segment.max_timestamp for segment in self._segments), -1)
+    def oldest_segment_ms(self) -> int:
+        """Return the time of the oldest segment, in ms, that retention uses; -1 for a log without records.
+        Raises OSError.
+        """
+        oldest = next(iter(self._segments), None)
+        return -1 if oldest is None or not oldest.size else oldest.newest_ms()
 
     # Shortening.
 

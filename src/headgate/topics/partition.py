@@ -496,7 +496,11 @@ class Partition(PartitionLog):
         retention_ms = self.topic.policy.retention_ms
         if self._log is None:
             return Millis(0)
-        oldest = self._log.oldest_segment_timestamp()
+        try:
+            oldest = self._log.oldest_segment_ms()
+        except OSError as problem:
+            self._log_problem("old records cannot be deleted", problem)
+            return Millis(0)
         return Millis(oldest + retention_ms + 1 if retention_ms >= 0 and oldest >= 0 else LONG_MAX)
 
     def expire_producers(self, before: Millis, now: Millis) -> None:
