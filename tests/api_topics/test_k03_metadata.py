@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
+from tests.api.node import drive_request
 from tests.api_topics.node import OneNode
 from tests.topics.disk import NOW
 
 from headgate.api import k03_metadata
+from headgate.api.topic_answers import find_or_create
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
 from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
@@ -83,6 +86,25 @@ def test_a_deleted_topic_is_unknown_though_it_is_created_again(node: OneNode) ->
         ask(node, "letters", "letters", allow_auto_topic_creation=True).topics[0].error_code for _ in range(2)
     ]
     assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+
+
+def test_a_topic_that_another_client_creates_meanwhile_is_found(node: OneNode) -> None:
+    """Clients that start together ask for a missing topic together: each gets it, and none an error."""
+    names = ["first", "second"]
+    requests = [find_or_create(node, names, may_create=True) for _ in range(2)]
+    for _, steps in product(names, requests):
+        next(steps)
+    found = [drive_request(steps) for steps in requests]
+    assert found[0] == found[1] == {name: node.topics.by_name(name) for name in names}
+
+
+def test_a_topic_that_is_created_and_deleted_meanwhile_is_unknown(node: OneNode) -> None:
+    """A retriable error, until its name can be used again."""
+    steps = find_or_create(node, ["first", "second"], may_create=True)
+    for _ in range(2):  # the first is looked up between the two
+        next(steps)
+    node.topics.held_names.hold(TopicName("first"))
+    assert drive_request(steps)["first"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(

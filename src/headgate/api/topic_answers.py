@@ -24,6 +24,7 @@ MOST_PARTITIONS_AT_ONCE = 10_000
 because their metadata has every partition.
 """
 _CREATED_AT_ONCE = 100
+_DELETED_MEANWHILE = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
 NOT_ASKED = -(1 << 31)
 """Value of authorized operations that the request did not ask for."""
 
@@ -84,6 +85,9 @@ def find_or_create(
             found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     results = yield from create_in_steps(node, wanted)
     for new, result in zip(wanted, results, strict=True):
+        if isinstance(result, Refusal) and result.error == ErrorCode.TOPIC_ALREADY_EXISTS:
+            # Another request created or deleted it since the search: the next request may create it.
+            result = node.topics.by_name(new.name) or _DELETED_MEANWHILE
         if isinstance(result, Refusal):
             found[new.name] = result.error
         elif node.topics.has_former_topic(result):
