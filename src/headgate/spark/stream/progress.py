@@ -17,6 +17,8 @@ Rules:
    earlier offset in its own epoch, the coordinator's history tells who made the last change.
 5. A revoked partition is committed a last time, then released. It does not advance until it is assigned
    again.
+6. A topic that was deleted and created again starts anew, in a higher epoch: also a partition that the new
+   topic gets later.
 """
 
 from __future__ import annotations
@@ -59,11 +61,11 @@ def next_step(
     """
     positions = {where: position.at_end() for where, position in start.positions.items()}
     commits: dict[TopicPartition, CommittedOffset] = {}
-    lost = set()
+    lost = frozenset(where for where in positions if is_another_topic(start, view, where))
+    for where in lost - view.assigned:  # the new topic may have it later: it is then read from its start
+        positions[where] = Position(0, 0, max(view.epoch, positions[where].epoch + 1))
     for where in sorted(view.assigned | view.revoked):
         before, now = start.positions.get(where), committed.get(where)
-        if before is not None and is_another_topic(start, view, where):
-            lost.add(where)
         if where not in view.assigned and is_new(start, view, where):
             continue
         again = None
@@ -88,7 +90,7 @@ def next_step(
         wanted = CommittedOffset(offset, metadata=metadata_of(epoch, _first_of(epoch, now, first)))
         if now is None or not is_same(now, wanted):
             commits[where] = wanted
-    return Step(positions, commits, frozenset(lost))
+    return Step(positions, commits, lost)
 
 
 def is_new(start: StreamOffsets, view: MemberView, where: TopicPartition) -> bool:
