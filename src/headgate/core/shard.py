@@ -26,36 +26,18 @@ from headgate.core.commands import (
     SystemTimeMoved,
     Tick,
 )
-from headgate.core.contract import Effects, Producer, Token, TransactionEnd, finish
+from headgate.core.contract import Producer, Token, TransactionEnd, finish
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
-from headgate.core.events import Events, GroupCreated, GroupDeleted
+from headgate.core.events import Events, GroupDeleted
 from headgate.core.expiry_forecast import ExpiryForecasts, ForecastSteps
 from headgate.core.group_deletion import GroupDeletions
-from headgate.core.groups import ONLY_COMMITTED, GroupCounts, Groups
+from headgate.core.groups import GroupCounts, Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
+from headgate.core.offset_dispatch import OffsetDispatch
 from headgate.core.offsets import pending_image
-from headgate.core.offsets.authors import authors_of
-from headgate.core.offsets.commands import (
-    CommitOffsets,
-    CommitResult,
-    Commits,
-    CommitTransactionalOffsets,
-    DeleteOffsets,
-    DeleteOffsetsResult,
-    EndTransaction,
-    FetchedInSteps,
-    FetchedNumbers,
-    FetchedOffsets,
-    FetchesAgain,
-    FetchOffsets,
-    RepeatedFetch,
-)
-from headgate.core.offsets.commit import CommitCounts, commit, commits, unknown_group_error
-from headgate.core.offsets.conditions import refuse
-from headgate.core.offsets.fetch import fetch, fetch_again
-from headgate.core.offsets.removal import delete
+from headgate.core.offsets.commit import CommitCounts
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.offsets.transactions import OffsetTransactions
 from headgate.core.pause.dispatch import PauseDispatch
@@ -89,7 +71,6 @@ _FAILED_TIMER_PAUSE_MS = 10_000
 """After this time a deadline whose handler raised is due again."""
 _MOST_AT_ONCE = 16
 """More offsets of open transactions, or beside them, are applied in steps."""
-_NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
 KindsOfGroups = Callable[[ShardContext, Groups], Sequence[tuple[GroupKind, GroupCommands]]]
 """Creates the kinds of groups of one shard, each with its commands, in the order of their precedence."""
 
@@ -101,7 +82,6 @@ class GroupShard:
         self.offsets = OffsetTable()
         self.transactions = OffsetTransactions(self.offsets)
         self.pending = self.transactions.pending
-        self.commit_counts = CommitCounts()
         self.finishes_later = False
         self.unfinished: deque[Iterator[None]] = deque()
         """See `headgate.core.contract.FinishesLater`: only pending offsets take many steps."""
@@ -116,9 +96,6 @@ class GroupShard:
         self.groups = Groups(self.offsets, self.paused)
         with_commands = kinds(context, self.groups)
         self._kinds = [kind for kind, _ in with_commands]
-        self._commit_checks = [kind.commit_check() for kind in self._kinds]
-        fetch_checks = [kind.fetch_check() for kind in self._kinds]
-        self._fetch_checks = [check for check in fetch_checks if check is not None]
         self.groups.consist_of(self._kinds)
         self.retentions = Retentions(settings)
         self._upkeep = Upkeep(context, self.offsets, self.pending, self.groups, self.retentions)
@@ -128,18 +105,13 @@ class GroupShard:
         self._deletions = GroupDeletions(self.offsets, self.pending, self.groups, self._deadlines)
         pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
         self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
+        self._of_offsets = OffsetDispatch(
+            context, self.offsets, self.transactions, self.groups, self._kinds, self._pauses
+        )
         self._commands_by_timer: dict[IntEnum, GroupCommands] = {}
         self._without_records: set[IntEnum] = set()
         """Deadlines whose handlers use volatile state only. All others read durable state."""
-        self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: dict[type[Any], Handler] = {
-            Commits: self._commits,
-            CommitOffsets: self._commit,
-            CommitTransactionalOffsets: self._commit_transactional,
-            EndTransaction: self.transactions.decide_end,
-            FetchesAgain: self._fetches_again,
-            FetchOffsets: self._fetch,
-            DeleteOffsets: self._delete_offsets,
             ListGroups: self._list,
             ListMoreGroups: self._list_more,
             DeleteGroup: self._delete_group,
@@ -151,6 +123,7 @@ class GroupShard:
             SystemTimeMoved: self._system_time_moved,
             Tick: self._tick,
             **self._pauses.handlers(),
+            **self._of_offsets.handlers(),
         }
         for _, commands in with_commands:
             self._handlers.update(commands.handlers())
@@ -308,6 +281,11 @@ class GroupShard:
         """Number of committed offsets."""
         return len(self.offsets)
 
+    @property
+    def commit_counts(self) -> CommitCounts:
+        """How commits were recorded."""
+        return self._of_offsets.commit_counts
+
     def topics_with_offsets(self) -> set[TopicName]:
         """Return the topics with committed or pending offsets of any group."""
         return self.offsets.topics_with_offsets() | self.pending.topics()
@@ -379,116 +357,6 @@ class GroupShard:
                 return self._commands_by_timer[timer.kind].on_timer(timer, now)
 
     # --- offsets ---
-
-    def _commit(self, command: CommitOffsets, now: Millis, token: Token) -> GroupEffects:
-        error = self._commit_error(command, now)
-        if error:
-            return answer(token, CommitResult(error))
-        if command.expected and (refusal := refuse(self.offsets, command, self._metadata_limit)) is not None:
-            return answer(token, refusal)
-        effects = commit(command, self._system_time.at(now), self._metadata_limit, token)
-        self.commit_counts.note_read(effects.records)
-        group_id = command.group_id
-        if effects.records and not self.offsets.has_group(group_id) and self.groups.find(group_id) is None:
-            self.events.report(GroupCreated(group_id, ONLY_COMMITTED.NAME))
-        return effects
-
-    def _commit_transactional(
-        self, command: CommitTransactionalOffsets, now: Millis, token: Token
-    ) -> GroupEffects:
-        error = self.transactions.producer_error(command.producer) or self._commit_error(command.asked, now)
-        time = self._system_time.at(now)
-        effects = self.transactions.commit(command, error, time, self._metadata_limit, token)
-        self.commit_counts.transactional += bool(effects.records)
-        return effects
-
-    def _commits(self, command: Commits, now: Millis, token: Token) -> GroupEffects:
-        error_of = self._commit_error
-        errors = [error_of(commit.asked, now) for commit in command.commits]
-        self.commit_counts.note_known(command.commits)
-        return commits(command, errors, self._system_time.at(now), token)
-
-    def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
-        """Return the error of a commit; without one, restart the member's session timer."""
-        group_id = command.group_id
-        for groups, error_of in self._commit_checks:
-            group = groups.get(group_id)
-            if group is not None:
-                error = error_of(group, command, now)
-                if error is not None:
-                    return error
-        if group_id in self.groups.being_deleted:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if command.generation < 0:
-            return _NO_ERROR
-        if self.groups.find(group_id) is None:
-            return unknown_group_error(command)
-        return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
-
-    def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
-        return answer(token, self._fetch_error(command) or self._fetched(command))
-
-    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps:
-        is_known = self.groups.find(command.group_id) is not None
-        found = fetch(self.offsets, command, self._topics, is_known=is_known)
-        if command.require_stable and self._is_unstable(command):
-            return self.transactions.mark(command, found)
-        return found
-
-    def _is_unstable(self, command: FetchOffsets) -> bool:
-        """Return whether the group of a fetch has pending offsets."""
-        return self.pending.has_group(command.group_id)
-
-    def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
-        return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
-
-    def _fetched_again(self, again: RepeatedFetch) -> FetchedNumbers | FetchedOffsets | ErrorCode:
-        asked = again.asked
-        error = self._fetch_error(asked)
-        if error:
-            return error
-        offsets = self.offsets
-        if again.found is not None and again.found_in is offsets.version:
-            return again.found
-        found: FetchedNumbers | FetchedOffsets | None = None
-        if not (asked.require_stable and self._is_unstable(asked)):
-            found = fetch_again(offsets, again)
-        if found is None:
-            anew = self._fetched(asked)
-            assert not isinstance(anew, FetchedInSteps), "fetches of so many topics are not remembered"
-            found = anew
-        # A group without offsets may come into being without a change of the table.
-        if type(found) is FetchedNumbers or offsets.has_group(asked.group_id):
-            again.found, again.found_in = found, offsets.version
-        return found
-
-    def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
-        """Return the error of a fetch; in a group without members all fetches are accepted."""
-        group_id = command.group_id
-        for groups, error_of in self._fetch_checks:
-            group = groups.get(group_id)
-            if group is not None:
-                return error_of(group, command)
-        return _NO_ERROR
-
-    def _delete_offsets(self, command: DeleteOffsets, now: Millis, token: Token) -> GroupEffects:
-        if not command.group_id:
-            return answer(token, DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
-        kind = self.groups.find(command.group_id)
-        if kind is None:
-            return answer(token, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
-        error = kind.delete_error(command.group_id)
-        if error:
-            return answer(token, DeleteOffsetsResult(error))
-        is_subscribed = kind.subscription_of(command.group_id)
-
-        def is_held(topic: TopicName, partitions: Sequence[int]) -> bool:
-            """Members read the topic, and not just these partitions are set aside."""
-            return is_subscribed(topic) and not self._pauses.are_released(command.group_id, topic, partitions)
-
-        result, records = delete(self.offsets, self.pending, command, is_held)
-        authors = authors_of(command.group_id, records, command.author)
-        return together(Effects([*records, *authors]), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
         return self._upkeep.erase(command.topic, now, token)
