@@ -278,8 +278,10 @@ def _append_each(
     """
     try:
         yield from _append_in_order(node, call, request, produce, budget)
-    finally:
+    except BaseException:
         produce.sync()
+        raise
+    produce.sync()
 
 
 def _append_in_order(
