@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.log.compacting import drive
 from tests.topics.disk import DATA, NOW, Disk, append, batch, create, told, values
 
 from headgate.domain.errors import ErrorCode
@@ -21,6 +22,7 @@ from headgate.log.sync import SyncRequest
 from headgate.server.identity import cluster_id
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.refusal import Refusal
 from headgate.topics.topics import Topics
@@ -197,6 +199,55 @@ def test_a_crash_at_any_moment_keeps_answered_changes(disk: Disk) -> None:
             topic_found = found.by_name(name)
             assert topic_found is not None
             assert values(topic_found, 1) == [b"value"]
+
+
+def refused_deletion(disk: Disk, *, times: int | None = 1) -> Topics:
+    """Return the topics of a node that could not delete `letters`: so many syncs fail (None: all)."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters")
+    append(topic, b"a")
+    disk.files.inject(Fault(errno.EIO, "datasync", times=times, path_ends=".log"))
+    refused = topics.delete(topic, NOW)
+    assert refused is not None
+    assert refused.error == ErrorCode.KAFKA_STORAGE_ERROR
+    return topics
+
+
+@pytest.mark.parametrize("way", ["stopped", "killed"])
+def test_a_refused_deletion_is_not_made_by_the_next_start(disk: Disk, way: str) -> None:
+    """The topic remains, with the records that were acknowledged after the refusal."""
+    topics = refused_deletion(disk)
+    append(topics.all()[0], b"b")
+    if way == "stopped":
+        topics.close()
+    else:
+        disk.files.kill()
+    assert [values(topic) for topic in disk.start().all()] == [[b"a", b"b"]]
+
+
+def test_a_refused_deletion_is_removed_when_the_disk_works_again(disk: Disk) -> None:
+    """Without another change: its record is dropped by the tries of failing logs."""
+    topics = refused_deletion(disk, times=None)
+    housekeeping = Housekeeping(topics)
+    assert drive(housekeeping.try_failing()) == [False]
+    disk.files.heal()
+    assert drive(housekeeping.try_failing()) == [True]
+    assert not topics.failing
+    append(topics.all()[0], b"b")
+    disk.files.kill()
+    assert [values(topic) for topic in disk.start().all()] == [[b"a", b"b"]]
+
+
+def test_a_refused_deletion_is_removed_at_the_stop(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Or an error says that the next start makes it."""
+    topics = refused_deletion(disk, times=None)
+    disk.files.heal()
+    topics.close()
+    assert [values(topic) for topic in disk.start().all()] == [[b"a"]]
+    assert "a refused change" not in caplog.text
+    topics = refused_deletion(Disk(), times=None)
+    topics.close()
+    assert "a refused change is left in the catalogue" in caplog.text
 
 
 def test_producer_ids_are_never_given_twice(disk: Disk) -> None:
@@ -395,7 +446,7 @@ def test_an_invalid_catalogue_record_is_named(disk: Disk, event: dict[str, objec
     log = topics._catalogue._log
     batch = encode_batch([Record(None, json.dumps(event).encode(), NOW)], base_offset=log.log_end_offset)
     log.append(batch, (read_header(batch),))
-    topics.close()
+    disk.files.kill()
     with pytest.raises(CatalogueCorrupt, match=r"record at offset \d+"):
         disk.start()
 

@@ -5,7 +5,8 @@ before it is answered. Replaying the log builds the catalogue. Rules:
 
 1. A topic is one record, whatever its number of partitions.
 2. A topic id is used once. A topic created again under a former name gets a new id; former ids stay known.
-3. A change that could not be made durable is not applied; the caller gets the OSError.
+3. A change that could not be made durable is not applied; the caller gets the OSError. Its records are
+   removed from the log as soon as the disk allows: the next start would apply them.
 4. Producer ids are reserved in blocks: an id is given out only after the record that reserves it is durable.
 5. Unknown record types and fields are skipped; a newer record version is refused.
 6. When most of the log is obsolete, the current state is written again, some of it at a time (`tidy`). Once
@@ -187,13 +188,20 @@ class Catalogue:
             Record(key=None, value=json.dumps({"v": RECORD_VERSION, **event}).encode(), timestamp=now)
             for event in events
         ]
+        self.drop_refused()
+        try:
+            self._write(encode_batch(records, base_offset=self._end_offset))
+        except OSError:
+            with suppress(OSError):
+                self.drop_refused()
+            raise
+        self._end_offset = self._log.log_end_offset
+        for event in events:
+            self._apply(event)
+
+    def _write(self, batch: bytearray) -> None:
+        """Append a batch and sync it. Raises OSError."""
         log = self._log
-        if log.failure is not None:
-            log.recover()
-        if log.log_end_offset > self._end_offset:
-            # Records of a change whose sync failed were refused, and must not return at the next start.
-            log.truncate(self._end_offset)
-        batch = encode_batch(records, base_offset=self._end_offset)
         log.append(batch, (read_header(batch),))
         request = log.begin_sync()
         with suppress(OSError):
@@ -201,9 +209,19 @@ class Catalogue:
         # Raises the error of the sync, if there was one.
         log.complete_sync(request)
         log.mark()
-        self._end_offset = log.log_end_offset
-        for event in events:
-            self._apply(event)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether the log may have records of a refused change."""
+        return self._log.failure is not None or self._log.log_end_offset > self._end_offset
+
+    def drop_refused(self) -> None:
+        """Remove the records of a change whose sync failed, if there are any. Raises OSError."""
+        log = self._log
+        if log.failure is not None:
+            log.recover()
+        if log.log_end_offset > self._end_offset:
+            log.truncate(self._end_offset)
 
     def new_producer_id(self, now: Millis) -> int:
         """Return a producer id never given out before. Raises OSError if no block can be reserved."""

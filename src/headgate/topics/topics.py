@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 MAXIMUM_PARTITIONS = 1_000_000
 """Maximum of one topic: the metadata of more would not fit into a frame."""
+_CATALOGUE = ZERO_TOPIC_ID, 0
+"""Key of the catalogue among the logs that fail; no partition has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +433,11 @@ class Topics:
         while some := list(islice(left, self._shared.fs.syncs_at_once)):
             is_clean &= self._close(some)
         try:
+            self._catalogue.drop_refused()
+        except OSError as problem:
+            fields = {"error": problem}
+            logger.error("a refused change is left in the catalogue, the next start makes it", extra=fields)
+        try:
             self._catalogue.close()
             if is_clean:
                 replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, self._stop(now).encode())
@@ -484,8 +491,20 @@ class Topics:
             self._catalogue.commit(list(changes), now)
         except OSError as problem:
             logger.error("the catalogue cannot be written", extra={"error": problem})
+            if self._catalogue.has_refused:
+                self._shared.failing[_CATALOGUE] = self._try_catalogue
+                self._shared.on_failing()
             return _storage_refusal(problem)
         return None
+
+    def _try_catalogue(self) -> Steps[bool]:
+        """Try to remove a refused change from the catalogue. Return False to be called again."""
+        yield None
+        try:
+            self._catalogue.drop_refused()
+        except OSError:
+            return False
+        return True
 
     def _find_partitions(self, unrecovered: set[str] | None) -> None:
         """List the data directory. `unrecovered` names the logs to be checked; None means all."""
