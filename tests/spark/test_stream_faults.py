@@ -212,6 +212,42 @@ def test_expired_records_do_not_count_for_the_limit_of_a_batch(
     assert places(lenient.checkpoint.rows, 1) == [9]
 
 
+def test_a_batch_after_expired_records_is_delivered_once(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """A stream that is killed before it commits the batch does not take the group's offset for a rewind."""
+    checkpoint = Checkpoint()
+    first = start(checkpoint, maxOffsetsPerTrigger="4", failOnDataLoss="false")
+    first.trigger()
+    expire(broker, topic, 0, 6)
+    assert places(first.trigger(), 0) == [6, 7]
+    first.stop()
+    assert committed(admin, topic) == [6, 2]
+    assert places(start(checkpoint).trigger(), 0) == [8, 9]
+
+
+def test_an_end_that_moved_back_is_no_rewind_for_a_restart(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """A crash of the broker lost records: what is written since is read, before and after a restart."""
+    checkpoint, where = Checkpoint(), TopicPartition(TopicName(topic), 0)
+    first = start(checkpoint)
+    first.trigger()
+    first.trigger()
+    first.stop()
+    (end,) = checkpoint.ends
+    checkpoint.ends = [end.replace('"o": 10', '"o": 15', 1)]  # as if the log had had 15 records
+    admin.alter_offsets(topic, {where: admin.committed_offsets(topic)[where]._replace(offset=15)})
+    second = start(checkpoint, failOnDataLoss="false")
+    second.trigger()
+    assert committed(admin, topic) == [10, 10]
+    produce(broker, topic, 0, 3)
+    assert places(second.trigger(), 0) == [10, 11, 12]
+    second.stop()
+    produce(broker, topic, 0, 7)
+    assert places(start(checkpoint).trigger(), 0) == [13, 14, 15, 16, 17, 18, 19]
+
+
 def test_a_new_topic_that_is_deleted_at_once_stops_nothing(
     start: Start, broker: headgate.Broker, admin: Admin, topic: str
 ) -> None:

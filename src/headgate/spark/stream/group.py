@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from headgate.client.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster
 from headgate.client.errors import OffsetsMoved, PartlyRefused, RequestRefused
 from headgate.client.membership import Membership, MemberView
 from headgate.client.offsets import CommittedOffset, commit_offsets, fetch_offsets
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicName, TopicPartition
+from headgate.domain.ids import TopicId, TopicName, TopicPartition
 from headgate.spark.broker import absent_topic, connect, isolation_level
 from headgate.spark.options import OptionError
 from headgate.spark.plan import MissingData
@@ -29,7 +30,7 @@ from headgate.spark.stream.member import (
 )
 from headgate.spark.stream.options import StreamOptions
 from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, metadata_of
-from headgate.spark.stream.progress import Step, is_new, is_unclear, next_step
+from headgate.spark.stream.progress import commits_of_moved, is_new, is_unclear, next_step
 
 _RETRY_S = 0.05
 _TAKEN_AWAY = frozenset(
@@ -44,6 +45,20 @@ _TAKEN_AWAY = frozenset(
 
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Refusals of single partitions, of deleted topics. The other offsets of the request were committed."""
+
+
+Positions = Mapping[TopicPartition, Position]
+
+
+class Committed(NamedTuple):
+    """What follows when a batch is committed."""
+
+    view: MemberView
+    """The member, without partitions of topics that are deleted at this moment."""
+    positions: Positions
+    """Where all partitions of the stream are read on."""
+    ends: Mapping[TopicPartition, int]
+    """How far the assigned ones can be read."""
 
 
 class StreamGroup:
@@ -129,8 +144,8 @@ class StreamGroup:
         member = self._joined(start.stream_id)
         while True:
             member.release_at_once(False)
-            view, step = self._commit(member, self._since_joining(start))
-            positions = self._next_positions(view, step, most, targets)
+            view, found, ends = self._commit(member, self._since_joining(start))
+            positions = self._next_positions(found, ends, most, targets)
             if positions != {where: position.at_end() for where, position in start.positions.items()}:
                 return StreamOffsets(start.stream_id, {**start.topic_ids, **view.topic_ids}, positions)
             member.release_at_once(True)
@@ -140,16 +155,14 @@ class StreamGroup:
             wait_until_assigned(member, self.cluster, missing, self.options.read.timeout_s)
 
     def _next_positions(
-        self, view: MemberView, step: Step, most: int | None, targets: Mapping[TopicPartition, int] | None
+        self,
+        found: Positions,
+        ends: Mapping[TopicPartition, int],
+        most: int | None,
+        targets: Mapping[TopicPartition, int] | None,
     ) -> dict[TopicPartition, Position]:
         """Return the next batch, with an empty part for each partition that it does not read."""
-        positions = dict(step.positions)
-        ends = self._ends(view, positions)
-        for where, end in ends.items():
-            if end < positions[where].start:
-                self._lose(f"{where} ends at offset {end}, before {positions[where].start}")
-                positions[where] = Position(end, end, max(view.epoch, positions[where].epoch + 1))
-        self._skip_expired(positions, ends)
+        positions = dict(found)
         if targets is not None:
             ends = {where: min(end, targets.get(where, 0)) for where, end in ends.items()}
         reached = limited({where: positions[where].start for where in ends}, ends, most)
@@ -157,19 +170,27 @@ class StreamGroup:
             positions[where] = positions[where]._replace(end=end)
         return positions
 
-    def _skip_expired(
-        self, positions: dict[TopicPartition, Position], ends: Mapping[TopicPartition, int]
-    ) -> None:
-        """Advance positions to the first records that are still there.
+    def _moved(
+        self, view: MemberView, positions: Positions, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Position]:
+        """Return where partitions are read on whose log does not have their position: at its end, or at the
+        first record that is still there.
 
         If that is an error, it comes before Spark fixes the batch: the group's offsets can be set then.
         """
+        moved = {}
+        for where, end in ends.items():
+            start, _, epoch = positions[where]
+            if end < start:
+                self._lose(f"{where} ends at offset {end}, before {start}")
+                moved[where] = Position(end, end, max(view.epoch, epoch + 1))
         behind = [where for where, end in ends.items() if positions[where].start < end]
         for where, first in self._existing_offsets(behind, EARLIEST).items():
-            start = positions[where].start
+            start, _, epoch = positions[where]
             if start < first:
                 self._lose(f"{where} begins at offset {first}, and {start} is not there")
-                positions[where] = Position(first, first, positions[where].epoch)
+                moved[where] = Position(first, first, epoch)
+        return moved
 
     def _unfinished(
         self, start: StreamOffsets, view: MemberView, targets: Mapping[TopicPartition, int]
@@ -197,9 +218,7 @@ class StreamGroup:
         committed = fetch_offsets(self.cluster, self.options.group_id, start.positions)
         return replace(start, positions={**start.positions, **_positions_at(committed)})
 
-    def _ends(
-        self, view: MemberView, positions: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, int]:
+    def _ends(self, view: MemberView, positions: Positions) -> dict[TopicPartition, int]:
         """Return the ends of the assigned partitions, without those of topics that were deleted.
 
         A position behind the first open transaction, by a reset or a former option, has nothing to read.
@@ -233,7 +252,7 @@ class StreamGroup:
             there = [where for where in there if where.topic in existing]
             time.sleep(_RETRY_S)
 
-    def _commit(self, member: Membership, start: StreamOffsets) -> tuple[MemberView, Step]:
+    def _commit(self, member: Membership, start: StreamOffsets) -> Committed:
         """Commit what is finished; repeat that if partitions are taken away meanwhile."""
         deadline = time.monotonic() + self.options.read.timeout_s
         while True:
@@ -245,10 +264,7 @@ class StreamGroup:
             self._seen = None
             time.sleep(_RETRY_S)
 
-    def _try_to_commit(
-        self, member: Membership, view: MemberView, start: StreamOffsets
-    ) -> tuple[MemberView, Step]:
-        """Return what follows, and the view without partitions of topics that are deleted at this moment."""
+    def _try_to_commit(self, member: Membership, view: MemberView, start: StreamOffsets) -> Committed:
         owned = view.assigned | view.revoked
         seen = (view.epoch, view.lost, view.assigned)
         committed: Mapping[TopicPartition, CommittedOffset] = self._known
@@ -262,16 +278,17 @@ class StreamGroup:
         step = next_step(start, view, committed, self._known, first, self._restored(start, view, committed))
         if step.lost:
             self._lose(f"{min(step.lost).topic} was deleted and created again")
-        if step.commits:
-            try:
-                member.commit(step.commits, view, {**start.topic_ids, **view.topic_ids})
-            except PartlyRefused as refused:
-                if not _errors(refused) <= _GONE:
-                    raise
+        topic_ids = {**start.topic_ids, **view.topic_ids}
+        _commit_existing(member, step.commits, view, topic_ids)
         self._known = {**self._known, **committed, **step.commits}
         self._seen = seen
         member.release(view.revoked)
-        return view, step
+        ends = self._ends(view, step.positions)
+        moved = self._moved(view, step.positions, ends)
+        commits = commits_of_moved(moved, self._known)
+        _commit_existing(member, commits, view, topic_ids)
+        self._known = {**self._known, **commits}
+        return Committed(view, {**step.positions, **moved}, ends)
 
     def _restored(
         self, start: StreamOffsets, view: MemberView, committed: Mapping[TopicPartition, CommittedOffset]
@@ -354,6 +371,22 @@ def _positions_at(committed: Mapping[TopicPartition, CommittedOffset]) -> dict[T
         where: Position(each.offset, each.offset, epoch_in(each.metadata) or 0)
         for where, each in sorted(committed.items())
     }
+
+
+def _commit_existing(
+    member: Membership,
+    commits: Mapping[TopicPartition, CommittedOffset],
+    view: MemberView,
+    topic_ids: Mapping[TopicName, TopicId],
+) -> None:
+    """Commit offsets, if there are any, and pass over those of deleted topics. Raises as `commit`."""
+    if not commits:
+        return
+    try:
+        member.commit(commits, view, topic_ids)
+    except PartlyRefused as refused:
+        if not _errors(refused) <= _GONE:
+            raise
 
 
 def _errors(refused: PartlyRefused[TopicPartition]) -> set[ErrorCode | None]:

@@ -8,10 +8,10 @@ Rules:
 2. A committed offset that the stream did not commit is a rewind (forwards or backwards): the next batch
    starts there, in a higher epoch. The stream commits the same offset in the new epoch, so that a restart
    does not take it for another rewind.
-3. Offsets are never committed backwards, except by rule 2. A checkpoint older than the group's offset reads
-   its records again and commits nothing before it has passed that offset. If it is older than a rewind, too,
-   it reads from the rewind's offset, or from its own if that is earlier; partitions that were added since are
-   read from their start. No record is left out.
+3. Offsets are never committed backwards, except by rules 2 and 7. A checkpoint older than the group's offset
+   reads its records again and commits nothing before it has passed that offset. If it is older than a
+   rewind, too, it reads from the rewind's offset, or from its own if that is earlier; partitions that were
+   added since are read from their start. No record is left out.
 4. An administrator can restore exactly the commit before the stream's last one, offset and metadata. For the
    offsets alone that is a crash between a batch and its commit. So when a stream starts and finds an
    earlier offset in its own epoch, the coordinator's history tells who made the last change.
@@ -19,6 +19,9 @@ Rules:
    again.
 6. A topic that was deleted and created again starts anew, in a higher epoch: also a partition that the new
    topic gets later.
+7. A position that its log does not have any more moves to what is there: forwards in its epoch, or, if the
+   end of the log moved back, backwards in a higher one. It is committed before the next batch is fixed. So
+   a restart does not take the former offset for a rewind.
 """
 
 from __future__ import annotations
@@ -91,6 +94,18 @@ def next_step(
         if now is None or not is_same(now, wanted):
             commits[where] = wanted
     return Step(positions, commits, lost)
+
+
+def commits_of_moved(moved: Mapping[TopicPartition, Position], known: Committed) -> Committed:
+    """Return what to commit for the positions that were moved by rule 7, given the group's offsets."""
+    commits = {}
+    for where, position in moved.items():
+        now = known.get(where)
+        epoch = None if now is None else epoch_in(now.metadata)
+        if now is None or epoch is None or (epoch, now.offset) < (position.epoch, position.start):
+            first = _first_of(position.epoch, now, position.start)
+            commits[where] = CommittedOffset(position.start, metadata=metadata_of(position.epoch, first))
+    return commits
 
 
 def is_new(start: StreamOffsets, view: MemberView, where: TopicPartition) -> bool:
