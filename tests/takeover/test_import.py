@@ -278,13 +278,21 @@ def test_a_directory_that_is_named_twice_is_one(kafka: Broker) -> None:
     kafka.imported(*twice)
 
 
-def append(path: Path, key: bytes, value: bytes | None) -> int:
+def append(path: Path, key: bytes | None, value: bytes | None, *, is_control: bool = False) -> int:
     """Append a record to a segment; return its offset."""
     end = 0
     for _, header, _ in walk_batches(OsFileSystem().open(path), 0, path.stat().st_size):
         end = header.next_offset
     with path.open("ab") as file:
-        file.write(encode_batch([Record(key, value)], base_offset=end))
+        records, producer = (
+            [Record(key, value)],
+            {"producer_id": 7, "producer_epoch": 0} if is_control else {},
+        )
+        file.write(
+            encode_batch(
+                records, base_offset=end, is_transactional=is_control, is_control=is_control, **producer
+            )
+        )
     return end
 
 
@@ -293,6 +301,19 @@ def test_a_record_that_no_coordinator_could_read_is_refused(kafka: Broker) -> No
     end = append(kafka.first_segment("__consumer_offsets-1"), b"\x00\x02\x00\x01g", b"\x00\x63")
     message = kafka.refused()
     assert f"the record at offset {end} cannot be read" in message and "99" in message
+
+
+@pytest.mark.parametrize("key", [None, b"\x00"], ids=["no key", "short key"])
+@pytest.mark.parametrize("topic", ["__consumer_offsets-1", "__transaction_state-0"])
+def test_a_marker_that_no_coordinator_could_read_is_refused(
+    kafka: Broker, topic: str, key: bytes | None
+) -> None:
+    """Otherwise the server could not load the log, and all groups of it would be unavailable."""
+    path = kafka.first_segment(topic)
+    end = append(path, key, b"", is_control=True)
+    message = kafka.refused()
+    assert str(path) in message
+    assert f"the control record at offset {end} cannot be read: a control record has no type" in message
 
 
 def test_unknown_topics_are_refused_and_the_others_listed(kafka: Broker) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, iterate_records
+from headgate.log.markers import is_marker
 from headgate.records import decode
 from headgate.records.errors import MalformedRecord
 from headgate.records.share_state import decode_share
@@ -28,6 +29,7 @@ def coordinator_reader(topic: str) -> BatchReader:
 
     def read(header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
+            _read_control(header, batch)
             return
         for offset, record in iterate_records(batch):
             try:
@@ -36,6 +38,15 @@ def coordinator_reader(topic: str) -> BatchReader:
                 raise CorruptBatch(f"the record at offset {offset} cannot be read: {problem}") from None
 
     return read
+
+
+def _read_control(header: BatchHeader, batch: memoryview) -> None:
+    """Read a marker as the load of the log does."""
+    try:
+        is_marker(header, batch)
+    except CorruptBatch as problem:
+        reason = f"the control record at offset {header.base_offset} cannot be read: {problem.reason}"
+        raise CorruptBatch(reason) from None
 
 
 _DECODERS: dict[str, Decode] = {
