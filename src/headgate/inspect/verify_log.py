@@ -6,12 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.domain.ids import (
-    GROUP_OFFSETS_TOPIC,
-    OFFSETS_HISTORY_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-)
+from headgate.domain import ids
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
 from headgate.inspect.next_start import MEND_OR_RESTORE, NextStart, next_start, settings_of
@@ -23,11 +18,15 @@ from headgate.inspect.partition import (
     segment_file,
 )
 from headgate.inspect.reading import read_start
+from headgate.inspect.strangers import Strangers
 from headgate.inspect.verify_records import (
     CatalogueRecordCheck,
     CoordinatorRecordCheck,
     HistoryRecordCheck,
     RecordCheck,
+    StateRecordCheck,
+    share_partition_of,
+    transactional_id_of,
 )
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
@@ -53,9 +52,9 @@ _OWN_FILES = (
 )
 _ANYWHERE = 1 << 62
 _KEYS_OF_SHARDS: dict[str, str] = {
-    GROUP_OFFSETS_TOPIC: "groups",
-    SHARE_STATE_TOPIC: "share-partitions",
-    TRANSACTION_STATE_TOPIC: "transactional ids",
+    ids.GROUP_OFFSETS_TOPIC: "groups",
+    ids.SHARE_STATE_TOPIC: "share-partitions",
+    ids.TRANSACTION_STATE_TOPIC: "transactional ids",
 }
 """The topics whose logs are loaded by shards, and what the keys of these are."""
 _RESTORE = MEND_OR_RESTORE
@@ -167,13 +166,20 @@ class LogCheck:
             )
 
     def _record_check(self) -> RecordCheck:
-        if self._log.place is None:
-            return CatalogueRecordCheck(self._findings)
-        if self._log.place.topic == GROUP_OFFSETS_TOPIC:
-            return CoordinatorRecordCheck(self._findings)
-        if self._log.place.topic == OFFSETS_HISTORY_TOPIC:
-            return HistoryRecordCheck(self._findings)
-        return RecordCheck(self._findings)
+        place, findings = self._log.place, self._findings
+        if place is None:
+            return CatalogueRecordCheck(findings)
+        match place.topic:
+            case ids.GROUP_OFFSETS_TOPIC:
+                return CoordinatorRecordCheck(findings, Strangers(place, "group"))
+            case ids.OFFSETS_HISTORY_TOPIC:
+                return HistoryRecordCheck(findings)
+            case ids.TRANSACTION_STATE_TOPIC:
+                strangers = Strangers(place, "transactional id")
+                return StateRecordCheck(findings, strangers, transactional_id_of)
+            case ids.SHARE_STATE_TOPIC:
+                return StateRecordCheck(findings, Strangers(place, "share-partition"), share_partition_of)
+        return RecordCheck(findings)
 
     def _is_known(self) -> bool:
         place = self._log.place

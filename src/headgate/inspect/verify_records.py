@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
+from headgate.domain.ids import Millis
 from headgate.inspect.findings import Findings
 from headgate.inspect.history_records import why_no_history
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.runs import RunWatch, TornRun
+from headgate.inspect.strangers import Strangers
 from headgate.log.batch import CorruptBatch, Record, iterate_records
 from headgate.log.record_columns import RecordColumns, read_columns
 from headgate.records import MalformedRecord, UnknownRecord, decode
 from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import Spans, read_rows
 from headgate.records.runs import run_place
+from headgate.records.share_state import decode_share
+from headgate.records.share_state_model import UnknownShareRecord
+from headgate.records.transactions import decode_transaction
 from headgate.topics.catalogue import NEWEST_RECORD_VERSION
 
 _ASK_THE_WRITER = (
     "The checksum is right, so the writer is at fault: find out what wrote it. Reading it fails."
 )
+_CANNOT_LOAD = "The coordinator cannot load this log. Keep a copy; find out what wrote the record."
 
+KeyOf = Callable[[Record], str | None]
+"""Returns the key of a record's shard; None: it has none. Raises MalformedRecord."""
 
 _FEWEST_IN_COLUMNS = 32
 """Minimum number of records of a batch that are read faster as columns."""
@@ -81,8 +90,9 @@ class RecordCheck:
 class CoordinatorRecordCheck(RecordCheck):
     """The check of the records of `__consumer_offsets`: they must decode, and runs must be complete."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, strangers: Strangers) -> None:
         super().__init__(findings)
+        self._strangers = strangers
         self._runs = RunWatch()
         self._torn: list[tuple[str, int, TornRun]] = []
         self._unknown: Counter[int] = Counter()
@@ -93,10 +103,11 @@ class CoordinatorRecordCheck(RecordCheck):
         keys = Spans(columns.key_starts, columns.key_sizes)
         try:
             plain, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
-            for prefix in rows.prefixes:
-                names_of(prefix)
+            group_ids = {names_of(prefix)[0] for prefix in rows.prefixes}
         except MalformedRecord:
             return False
+        for group_id in group_ids:
+            self._strangers.look(group_id, file, position)
         is_other = np.ones(len(columns), np.bool_)
         is_other[plain[1:]] = False  # the first record ends a run, if one is open
         for row in np.flatnonzero(is_other).tolist():
@@ -116,15 +127,18 @@ class CoordinatorRecordCheck(RecordCheck):
             self.findings.error(
                 file,
                 f"the record at offset {offset} is not a record of the coordinator: {problem}",
-                "The coordinator cannot load this log. Keep a copy; find out what wrote the record.",
+                _CANNOT_LOAD,
                 position=position,
             )
             return
         if isinstance(decoded, UnknownRecord):
             self._unknown[decoded.key_type] += 1
+        else:
+            self._strangers.look(decoded.group_id, file, position)
 
     def finish(self, directory: str) -> None:
-        """End the log, and report torn runs at its end and in its middle."""
+        """End the log, and report groups of other logs, and torn runs at its end and in its middle."""
+        self._strangers.tell(self.findings)
         at_tail = self._runs.end()
         mended = [(file, position, torn) for file, position, torn in self._torn if torn not in at_tail]
         for file, position, torn in mended:
@@ -152,6 +166,49 @@ class CoordinatorRecordCheck(RecordCheck):
 
 def _words(torn: TornRun) -> str:
     return f"{torn.present} of {torn.total} records from offset {torn.first_offset} on"
+
+
+class StateRecordCheck(RecordCheck):
+    """The check of the records of another coordinator: they must decode, and belong to this partition."""
+
+    def __init__(self, findings: Findings, strangers: Strangers, key_of: KeyOf) -> None:
+        super().__init__(findings)
+        self._strangers = strangers
+        self._key_of = key_of
+
+    def check_columns(self, file: str, position: int, columns: RecordColumns) -> bool:
+        """Have the records one by one."""
+        return False
+
+    def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
+        """Check one record."""
+        try:
+            key = self._key_of(record)
+        except MalformedRecord as problem:
+            self.findings.error(
+                file,
+                f"the record at offset {offset} is not a record of the coordinator: {problem}",
+                _CANNOT_LOAD,
+                position=position,
+            )
+            return
+        if key is not None:
+            self._strangers.look(key, file, position)
+
+    def finish(self, directory: str) -> None:
+        """End the log, and report keys of other logs."""
+        self._strangers.tell(self.findings)
+
+
+def transactional_id_of(record: Record) -> str | None:
+    """Return the transactional id of a record of `__transaction_state`. Raises MalformedRecord."""
+    return decode_transaction(record.key, record.value).transactional_id
+
+
+def share_partition_of(record: Record) -> str | None:
+    """Return the name of a record's share-partition; None for an unknown type. Raises MalformedRecord."""
+    decoded = decode_share(record.key, record.value, Millis(record.timestamp))
+    return None if isinstance(decoded, UnknownShareRecord) else decoded.key.name
 
 
 class HistoryRecordCheck(RecordCheck):
