@@ -44,6 +44,16 @@ def test_without_java_a_command_says_so_in_one_line() -> None:
     assert "Java 17 or newer" in ours[0] and "Traceback" not in finished.stderr
 
 
+def test_with_a_server_of_spark_connect_in_the_environment_a_command_says_what_to_do() -> None:
+    """PySpark refuses a master then, with a stack."""
+    command = [sys.executable, "-m", "headgate", "spark", "report", "nowhere", "report.html"]
+    environment = os.environ | {"SPARK_REMOTE": "sc://127.0.0.1:15002"}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 1
+    assert "headgate: SPARK_REMOTE names a server of Spark Connect" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
 WITHOUT_PYSPARK = """
 import sys
 

@@ -16,6 +16,7 @@ from tests.waiting import wait_until
 
 from headgate.fleet import audit
 from headgate.fleet.audit import run_on_spark as run_audit_on_spark
+from headgate.fleet.report import gather
 from headgate.spark.landing import run_on_spark as run_landing_on_spark
 from headgate.spark.landing.workers import run_in_workers
 from headgate.spark.options import OptionError, parse
@@ -88,14 +89,22 @@ def _runs(process_id: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("run_on_spark", [run_landing_on_spark, run_audit_on_spark])
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (run_landing_on_spark, "leave out run_on_spark,"),
+        (run_audit_on_spark, "leave out run_on_spark,"),
+        (lambda session: gather(session, "nowhere"), "use `headgate spark report`,"),
+    ],
+    ids=["landing", "audit", "gather"],
+)
 def test_a_session_of_spark_connect_is_refused_with_what_to_do(
-    run_on_spark: Callable[[SparkSession], object],
+    call: Callable[[SparkSession], object], advice: str
 ) -> None:
     """It has no context: an error of Spark about the JVM would tell nobody what to do."""
     session: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    with pytest.raises(OptionError, match=r"Spark Connect cannot .*: leave out run_on_spark.*spark-submit"):
-        run_on_spark(session)
+    with pytest.raises(OptionError, match=f"Spark Connect cannot .*: {advice}.*spark-submit"):
+        call(session)
 
 
 def test_an_audit_and_a_landing_are_given_to_the_workers_by_the_same_function(

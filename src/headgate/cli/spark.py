@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import time
 from collections import Counter
@@ -160,7 +161,8 @@ def session(master: str, name: str) -> SparkSession:
 
     On this machine it shuffles into few partitions, unless Spark's own configuration says how many: a task
     costs more than the rows of most groups, and with Spark's default most of 200 tasks have none. Raises
-    `typer.Exit` if Spark does not start, after a message: without Java, or by an unknown master.
+    `typer.Exit` if Spark does not start, after a message: without Java, by an unknown master, or because the
+    environment names a server of Spark Connect.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -169,6 +171,9 @@ def session(master: str, name: str) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if os.environ.get("SPARK_REMOTE"):
+        say("SPARK_REMOTE names a server of Spark Connect; this command starts a Spark of its own: unset it")
+        raise typer.Exit(1)
     builder = SparkSession.builder.master(master).appName(name)
     try:
         started = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()

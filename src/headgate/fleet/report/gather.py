@@ -24,6 +24,7 @@ from headgate.fleet.report.series import (
 from headgate.fleet.rules import Rules
 from headgate.spark.directory import topics_in
 from headgate.spark.group_transforms import rebalances
+from headgate.spark.landing.workers import context_of
 from headgate.spark.readers import group_events, offset_commits, records
 from headgate.spark.transforms import commits_per_interval, end_offsets_over_time, lag_over_time
 
@@ -77,9 +78,10 @@ def gather(
     """Read a cluster (HOST:PORT[,...]) or a data directory and return what the report shows.
 
     The lag over time needs the timestamps of all records of the topics with commits: `with_lag=False` leaves
-    it out. `options` of the source are for TLS and SASL. Raises what `audit` raises, and PythonException for
-    a log that Spark could not read.
+    it out. `options` of the source are for TLS and SASL. Raises what `audit` raises, OptionError for a
+    session of Spark Connect, and PythonException for a log that Spark could not read.
     """
+    context_of(spark, "use `headgate spark report`, which starts a Spark of its own")
     on_step("auditing the groups")
     known = look_at(source, options)
     audited = tuple(audit(known, rules, retention_minutes=retention_minutes, run=run_on_spark(spark)))

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.spark.options import OptionError
 
@@ -26,15 +26,18 @@ END_TIMEOUT_S = 30.0
 _PAUSE_S = 0.05
 
 
-def context_of(spark: SparkSession) -> SparkContext:
+IN_THIS_PROCESS: Final = "leave out run_on_spark, which does the work in this process"
+
+
+def context_of(spark: SparkSession, instead: str = IN_THIS_PROCESS) -> SparkContext:
     """Return the context of a session, which gives workers tasks of Python.
 
-    Raises OptionError for a session of Spark Connect, which has none.
+    Raises OptionError for a session of Spark Connect, which has none; `instead` says what to do then.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         raise OptionError(
-            "a session of Spark Connect cannot give tasks to workers: leave out run_on_spark, which does the "
-            "work in this process, or run this in the driver, for instance by spark-submit"
+            f"a session of Spark Connect cannot give tasks to workers: {instead}, or run this in the driver, "
+            "for instance by spark-submit"
         )
     return spark.sparkContext
 
