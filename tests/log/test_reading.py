@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, names
+from dataclasses import replace
 
+import pytest
+from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, names, newest, sync
+
+from headgate.log.backlog import backlog_of
 from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import MemoryFileSystem
-from headgate.log.log import LogSettings, OffsetOutOfRange
+from headgate.log.log import Log, LogSettings, OffsetOutOfRange
 from headgate.log.swap import save_compacted_to
 
 
@@ -124,3 +127,43 @@ def test_a_read_of_a_file_cut_by_others_raises(files: MemoryFileSystem, place: P
     files.open(DIRECTORY / f"{0:020d}.log").truncate(100)
     with pytest.raises(CorruptBatch, match="ends at"):
         log.read(0, 10_000)
+
+
+def _open_files(log: Log) -> int:
+    """Return how many closed segments have an open file."""
+    return sum(segment._file is not None for segment in log.segments.closed)
+
+
+def test_a_reader_of_a_whole_log_leaves_few_files_and_indexes_behind(place: Place) -> None:
+    """Their number does not grow with the log."""
+    filled(place, 200)[0].close()
+    log = place.open(clean=True)
+    assert len(log.segments) > 15
+    for offset in range(200):
+        assert log.read(offset, 1)
+        assert _open_files(log) <= 1
+    assert sum(segment._offset_index is not None for segment in log.segments.closed) <= 6
+
+
+def test_a_walk_and_searches_leave_no_files_of_closed_segments_open(place: Place) -> None:
+    """Neither does a look at the newest records of each."""
+    _, batches = filled(place, 200)
+    log = place.open()
+    assert contents(log) == batches
+    assert first_at(log, 1100) == (1100, 100)
+    assert newest(log) == (1199, 199)
+    assert log.header_of(3) is not None
+    assert backlog_of(log, log.log_end_offset).oldest_timestamp_ms == 1000
+    log.apply_retention(0, 10**15, -1)
+    assert _open_files(log) == 0
+
+
+def test_a_sync_of_closed_segments_closes_their_files(place: Place) -> None:
+    """In a log that relies on the page cache many may be synced together."""
+    place.settings = replace(place.settings, sync_on_roll=False)
+    log, _ = filled(place)
+    closed = log.segments.closed
+    assert any(segment.synced_bytes < segment.size for segment in closed)
+    sync(log)
+    assert not any(segment.synced_bytes < segment.size for segment in closed)
+    assert _open_files(log) == 0

@@ -273,22 +273,68 @@ def test_retention_never_deletes_from_a_coordinators_topic(disk: Disk) -> None:
     assert topic.partition(0).log_start_offset == 0
 
 
+def open_segments(data_dir: Path) -> int:
+    """Return how many files of segments this process has open, without the catalogue's."""
+    targets = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    logs = [one for one in targets if one.suffix == ".log" and one.is_relative_to(data_dir)]
+    return sum(not one.is_relative_to(data_dir / "catalogue") for one in logs)
+
+
 def test_the_number_of_open_files_is_limited(tmp_path: Path) -> None:
     """Beyond the limit the least recently used log closes its files, and opens them again when used."""
-
-    def open_segments() -> int:
-        targets = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-        return sum(target.suffix == ".log" and target.is_relative_to(tmp_path) for target in targets)
-
     topics = Topics.open(OsFileSystem(), tmp_path, Settings(), NOW)
     topic = topics.create(NewTopic("wide", TopicId(bytes(range(16))), 20), NOW)
     assert isinstance(topic, Topic)
     topic.shared.open_files_limit = 4
     for index in range(20):
         append(topic, b"%d" % index, partition=index)
-    assert open_segments() <= 4 + 1  # and the catalogue's
+    assert open_segments(tmp_path) <= 4
     assert [values(topic, index) for index in range(20)] == [[b"%d" % index] for index in range(20)]
-    assert open_segments() <= 4 + 1
+    assert open_segments(tmp_path) <= 4
+    topics.close()
+
+
+def test_searches_by_time_keep_to_the_limit_of_open_files(tmp_path: Path) -> None:
+    """A tool that asks for the offsets of all partitions at a time leaves descriptors to the connections."""
+    topics = Topics.open(OsFileSystem(), tmp_path, Settings(), NOW)
+    topic = topics.create(NewTopic("wide", TopicId(bytes(range(16))), 20), NOW)
+    assert isinstance(topic, Topic)
+    for index in range(20):
+        append(topic, b"a", partition=index)
+    topics.close()
+    topics = Topics.open(OsFileSystem(), tmp_path, Settings(), NOW)
+    topics.limit_open_logs(4)
+    wide = topics.by_name("wide")
+    assert wide is not None
+    for timestamp in (NOW, -3, NOW):
+        for index in range(20):
+            assert drive(wide.partition(index).find_offset(timestamp)).offset == 0
+        assert open_segments(tmp_path) <= 4
+    topics.close()
+
+
+def test_readers_of_old_records_keep_to_the_limit_of_open_files(tmp_path: Path) -> None:
+    """A log has one open file beside that of its active segment, however many segments are read."""
+    settings = Settings({"headgate.durability": "page-cache"})
+    topics = Topics.open(OsFileSystem(), tmp_path, settings, NOW)
+    overrides = {"segment.bytes": "1024"}
+    topic = topics.create(NewTopic("long", TopicId(bytes(range(16))), 6, overrides), NOW)
+    assert isinstance(topic, Topic)
+    for _ in range(10):
+        for index in range(6):
+            append(topic, b"a" * 900, partition=index)
+    topics.close()
+    topics = Topics.open(OsFileSystem(), tmp_path, settings, NOW)
+    topics.limit_open_logs(4)
+    long = topics.by_name("long")
+    assert long is not None
+    for offset in range(10):
+        assert long.partition(0).read(offset, 1, minimum_one=True).records
+    assert open_segments(tmp_path) <= 2
+    for offset in range(10):
+        for index in range(6):
+            assert long.partition(index).read(offset, 1, minimum_one=True).records
+            assert open_segments(tmp_path) <= 4
     topics.close()
 
 

@@ -45,7 +45,7 @@ class Backlog:
         """The largest timestamp of the first dirty batch, in ms; -1 without one. Raises OSError."""
         if self.oldest is None:
             return -1
-        return read_header(self.oldest.file().pread(HEADER_BYTES, 0)).max_timestamp
+        return read_header(self.oldest.peek(HEADER_BYTES, 0)).max_timestamp
 
 
 def backlog_of(log: Log, not_beyond: int, younger_than_ms: int | None = None) -> Backlog:

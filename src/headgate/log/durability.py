@@ -98,7 +98,12 @@ class Durability:
 
     def forget(self, request: SyncRequest) -> None:
         """End a sync without a change of the durable state."""
+        segments = [segment for segment, _, _ in request.parts]
         request.release()
+        for segment in segments:
+            if segment is not self._segments.active:
+                with suppress(OSError):  # the sync has its result
+                    segment.close_file()
         if request in self._syncs:
             self._syncs.remove(request)
 

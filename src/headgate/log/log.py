@@ -366,6 +366,11 @@ class Log:
             offset, limit, max_bytes, minimum_one=minimum_one, unless_bytes=unless_bytes
         )
 
+    def is_in_closed_segment(self, offset: int) -> bool:
+        """Return whether the file of another segment than the active one is read for this offset."""
+        active = self._segments.active
+        return active is not None and offset < active.base_offset
+
     def header_of(self, offset: int) -> BatchHeader | None:
         """Return the header of the first batch that reaches `offset`; None without one. Raises OSError,
         CorruptBatch.

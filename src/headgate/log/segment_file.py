@@ -75,6 +75,15 @@ class SegmentFile:
         self._close_when_unpinned = False
         return self._file
 
+    def peek(self, size: int, position: int) -> bytes:
+        """Read some bytes and leave the file as it was, open or closed. Raises OSError."""
+        was_open = self._file is not None
+        try:
+            return self.file().pread(size, position)
+        finally:
+            if not was_open:
+                self.close_file()
+
     def pin(self) -> File:
         """Return the file and keep it open until `unpin`, for a sync in another thread. Raises OSError."""
         file = self.file()

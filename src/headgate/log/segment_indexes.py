@@ -219,6 +219,15 @@ class IndexedSegment(SegmentFile):
                 self._files.remove(self.path(suffix))
 
     def _load_indexes(self) -> None:
+        """Load the indexes or build them, and leave the segment's file as it was, open or closed."""
+        was_open = self._file is not None
+        try:
+            self._load_or_build_indexes()
+        finally:
+            if not was_open:
+                self.close_file()
+
+    def _load_or_build_indexes(self) -> None:
         if not self.read_indexes() or not self._is_time_index_whole():
             try:
                 self._build_indexes()

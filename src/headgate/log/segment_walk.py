@@ -28,7 +28,13 @@ def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[
                 return
             start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
             end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
-            for _, header, batch in walk_batches(segment.file(), start, end):
-                yield header, bytes(batch)
+            file = segment.pin()  # other logs that are opened meanwhile may close it otherwise
+            try:
+                for _, header, batch in walk_batches(file, start, end):
+                    yield header, bytes(batch)
+            finally:
+                segment.unpin()
+                if segment is not segments.active:
+                    segment.close_file()
     finally:
         segments.walks -= 1

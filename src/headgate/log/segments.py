@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
 from headgate.log.segment import Segment
@@ -15,17 +16,22 @@ if TYPE_CHECKING:
     from headgate.log.header import BatchHeader
     from headgate.log.transaction_index import AbortedTransaction
 
+_INDEXES_KEPT: Final = 4
+"""Closed segments of a log whose indexes stay in memory after a read, for readers at different places."""
+
 
 class Segments:
     """Segments by base offset; the last one is the active one, which alone grows."""
 
-    __slots__ = ("_base_offsets", "_segments", "has_aborted", "walks")
+    __slots__ = ("_base_offsets", "_recently_read", "_segments", "has_aborted", "walks")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self.walks = 0
         """Number of running iterations over all batches: until they end, no segment may be replaced."""
         self.has_aborted = False
         """Whether any transaction was noted as aborted."""
+        self._recently_read: list[Segment] = []
+        """The closed segments that were read last. The file of the last one may be open."""
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
@@ -96,6 +102,7 @@ class Segments:
             segment = self._segments[at]
             if segment.base_offset >= limit:
                 break
+            self._begin_read(segment)
             start = segment.position_of(offset)
             end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
             if start < end:
@@ -105,14 +112,40 @@ class Segments:
             at += 1
         return b""
 
+    def _begin_read(self, segment: Segment) -> None:
+        """Close the file of the closed segment that was read before, and free older indexes: a reader of the
+        whole log passes all of them.
+        """
+        recent = self._recently_read
+        if segment is self.active or (recent and segment is recent[-1]):
+            return
+        if segment in recent:
+            recent.remove(segment)
+        recent.append(segment)
+        if len(recent) > _INDEXES_KEPT and recent[0].indexes_synced:
+            recent[0].unload_indexes()
+        del recent[:-_INDEXES_KEPT]
+        self.close_read(but=segment)
+
+    def close_read(self, but: Segment | None = None) -> None:
+        """Close the files of the closed segments that were read, except one."""
+        for segment in self._recently_read:
+            if segment is not but and segment is not self.active:
+                with suppress(OSError):  # nothing was written to it since the file was closed last
+                    segment.close_file()
+
     def header_of(self, offset: int) -> BatchHeader | None:
         """Return the header of the first batch that reaches `offset`; None without one. Raises OSError,
         CorruptBatch.
         """
         for segment in self.reaching(offset):
-            position = segment.position_of(offset)
-            if position < segment.size:
-                return read_header(segment.file().pread(HEADER_BYTES, position))
+            try:
+                position = segment.position_of(offset)
+                if position < segment.size:
+                    return read_header(segment.file().pread(HEADER_BYTES, position))
+            finally:
+                if segment is not self.active:
+                    segment.close_file()
         return None
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:

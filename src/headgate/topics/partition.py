@@ -373,6 +373,8 @@ class Partition(PartitionLog):
             records = b""
             aborted = NO_TRANSACTIONS
             if offset < limit and (max_bytes > 0 or minimum_one):
+                if log.is_in_closed_segment(offset):
+                    self.topic.shared.reads_closed(log)
                 self.topic.shared.used(log)
                 found = log.read_unless(
                     offset, max_bytes, minimum_one=minimum_one, up_to=limit, unless_bytes=unless_bytes
@@ -404,6 +406,7 @@ class Partition(PartitionLog):
             if log is not None:
                 watermark = self._high_watermark(log)
                 end = self._last_stable_offset(log) if is_committed else watermark
+                self.topic.shared.used(log)
             visible = Visible(end, watermark, self.leader_epoch, self._derived.epochs)
             return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:

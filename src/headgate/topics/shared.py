@@ -58,16 +58,36 @@ class Shared:
     run_aside: RunAside = run_here
     """Runs what may take a while, one after another: in another thread, once the node has one."""
     open_files_limit: int = 512
-    """Maximum number of logs with open files; beyond it, the least recently used one closes its files."""
+    """Maximum number of open files of logs: those of active segments, and one more of a log whose closed
+    segments are read. Beyond it, the least recently used ones are closed.
+    """
     _used: dict[int, Log] = field(default_factory=dict)
+    """Logs whose active segments have open files, the least recently used one first."""
+    _read: dict[int, Log] = field(default_factory=dict)
+    """Logs that have open files of closed segments, the least recently used one first."""
 
     def used(self, log: Log) -> None:
-        """Note that the log is about to read or write, and so opens files."""
+        """Note that the log is about to read or write its active segment, and so opens its file."""
         key = id(log)
-        if self._used.pop(key, None) is None and len(self._used) >= self.open_files_limit:
-            idle = next(iter(self._used))
-            self._used.pop(idle).close_files()
+        if self._used.pop(key, None) is None:
+            self._make_room()
         self._used[key] = log
+
+    def reads_closed(self, log: Log) -> None:
+        """Note that the log is about to read a closed segment, and so opens its file."""
+        key = id(log)
+        if self._read.pop(key, None) is None:
+            self._make_room()
+        self._read[key] = log
+
+    def _make_room(self) -> None:
+        """Close a file if there are as many as may be open: a reader of old records first."""
+        if len(self._used) + len(self._read) < self.open_files_limit:
+            return
+        if self._read:
+            self._read.pop(next(iter(self._read))).segments.close_read()
+        else:
+            self._used.pop(next(iter(self._used))).close_files()
 
     def misplaced(self) -> Path | None:
         """The directory of a log in use whose file somebody removed or replaced; None: all are there."""
@@ -76,3 +96,4 @@ class Shared:
     def closed(self, log: Log) -> None:
         """Note that the log has no open files any more."""
         self._used.pop(id(log), None)
+        self._read.pop(id(log), None)
