@@ -22,7 +22,7 @@ from headgate.client.membership import MemberSettings, Membership
 from headgate.client.offsets import fetch_offsets
 from headgate.client.records import ConsumedRecord, records_in
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.domain.wording import counted
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -304,13 +304,21 @@ def _read_as_member(admin: Admin, options: Options, reading: _Reading, limits: _
 
 
 class _Member:
-    """Reads what is assigned, and commits before anything is released."""
+    """Reads what is assigned, and commits before anything is released.
+
+    Positions are those of a membership: when the coordinator has fenced the member, others may have read on,
+    or an administrator may have reset the group. Then they are forgotten and not committed. The group refuses
+    those in a topic that was deleted since, although another one may have its name.
+    """
 
     def __init__(self, member: Membership, reading: _Reading, options: Options) -> None:
         self.member = member
         self.reading = reading
         self.options = options
         self.committed: dict[TopicPartition, int] = {}
+        self.lost = member.view().lost
+        self.topic_ids: dict[TopicName, TopicId] = {}
+        """Those of the topics of all positions."""
         self.commit_at = time.monotonic() + COMMIT_S
 
     def run(self, limits: _Limits, show: Print) -> None:
@@ -332,16 +340,25 @@ class _Member:
     def _follow(self) -> list[TopicPartition]:
         """Release what was revoked, and find the positions of what is new; return what is assigned."""
         view = self.member.view()
-        if gone := [one for one in self.reading.positions if one not in view.assigned]:
+        is_removed = view.lost != self.lost
+        if gone := [one for one in self.reading.positions if is_removed or one not in view.assigned]:
             self._commit({one: self.reading.positions[one] for one in gone if one in view.revoked})
             for one in gone:
                 del self.reading.positions[one]
                 self.committed.pop(one, None)
+        if is_removed:
+            self.lost = view.lost
+            say(f"{self._removed}; going on at its committed offsets")
+        self.topic_ids.update(view.topic_ids)
         self.member.release(view.revoked)
         new = sorted(view.assigned - self.reading.positions.keys())
         if new:
             self._begin(new)
         return sorted(view.assigned)
+
+    @property
+    def _removed(self) -> str:
+        return f"group {self.member.settings.group_id} removed this member"
 
     def _is_at_the_ends(self, assigned: list[TopicPartition]) -> bool:
         """Whether the group has read all up to the ends: this member its partitions, others what they have.
@@ -384,7 +401,11 @@ class _Member:
         if not changed:
             return
         try:
-            self.member.commit(changed)
+            view = self.member.view()
+            if view.lost != self.lost:
+                say(f"not committed: {self._removed}; the records may be delivered again")
+                return
+            self.member.commit(changed, view, self.topic_ids)
         except (PartlyRefused, RequestRefused) as error:
             say(f"not committed: {error}; the records may be delivered again")
             return
