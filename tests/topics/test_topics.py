@@ -50,7 +50,7 @@ def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
     assert topics.delete(topic, NOW) is None
     assert deleted == [topic]
     assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == []
-    assert held.append(batch(b"b"), NOW).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert held.append(batch(b"b"), NOW).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == []
 
 
@@ -220,7 +220,7 @@ def test_a_partition_of_a_deleted_topic_takes_nothing_even_if_nobody_kept_it(dis
     partition = topic.find_partition(0)
     assert partition is not None
     assert topics.delete(topic, NOW) is None
-    assert partition.append(batch(b"late"), NOW).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.append(batch(b"late"), NOW).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [path for path in disk.files.listdir(DATA) if path.startswith("letters")] == []
     topics.close()
 

@@ -10,6 +10,7 @@ from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.batch import CorruptBatch
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.offset_for_leader_epoch import (
@@ -50,9 +51,12 @@ def _find(node: Node, topic_name: str, wanted: OffsetForLeaderPartition) -> Requ
         answer.error_code = error
         return answer
     yield from opened_aside(partition)
+    if partition.topic.is_deleted:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
     try:
         answer.leader_epoch, answer.end_offset = partition.end_offset_of_epoch(wanted.leader_epoch)
-    except OSError:
+    except (OSError, CorruptBatch):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return answer
 

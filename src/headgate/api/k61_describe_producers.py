@@ -62,6 +62,9 @@ def _describe(node: Node, topic_name: str, index: int) -> RequestSteps[Partition
         answer.error_message = _UNKNOWN_TOPIC if topic is None else None
         return answer
     yield from opened_aside(partition)
+    if partition.topic.is_deleted:
+        answer.error_code, answer.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC
+        return answer
     try:
         producers = partition.active_producers()
     except (OSError, CorruptBatch):

@@ -10,6 +10,7 @@ Rules:
    requests `try_disk` finds that out, also for a log that cannot be opened or read.
 3. Transactions, the state of producers and leader epochs are derived from the log (`derived_state.py`).
 4. Retention does not delete the records of an undecided transaction.
+5. A request that found the partition before its topic was deleted is answered UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -152,6 +153,8 @@ class Partition(PartitionLog):
         verified_at: int | None = None,
     ) -> AppendResult:
         """Append the batch that `admit` accepted, or complete its refusal."""
+        if self.topic.is_deleted:
+            return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if isinstance(admitted, AppendResult):
             return self._refused(admitted)
         batch, header = admitted
@@ -357,6 +360,8 @@ class Partition(PartitionLog):
         is_committed: bool = False,
     ) -> ReadResult | None:
         """As `read`; but return None and read nothing if the result would exceed `unless_bytes`."""
+        if self.topic.is_deleted:
+            return ReadResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         try:
             log = self._existing_log
             if log is None:
@@ -408,10 +413,12 @@ class Partition(PartitionLog):
                 end = self._last_stable_offset(log) if is_committed else watermark
                 self.topic.shared.used(log)
             visible = Visible(end, watermark, self.leader_epoch, self._derived.epochs)
-            return (yield from find_offset(log, visible, timestamp))
+            found = yield from find_offset(log, visible, timestamp)
         except (OSError, CorruptBatch) as problem:
-            self._read_failed(problem, Unread(timestamp=timestamp))
-            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+            if not self.topic.is_deleted:
+                self._read_failed(problem, Unread(timestamp=timestamp))
+            found = FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        return FoundOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if self.topic.is_deleted else found
 
     def _read_failed(self, problem: OSError | CorruptBatch, unread: Unread) -> None:
         self._known_trouble().read_failed(problem, unread)
@@ -435,6 +442,8 @@ class Partition(PartitionLog):
 
         If they are in many segments, the next round of `Housekeeping` removes the rest of the files.
         """
+        if self.topic.is_deleted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
