@@ -233,6 +233,32 @@ def test_the_rows_of_an_interrupted_landing_are_counted_by_the_next_one(
     assert landed.rows["rebalances"] == len(rows(Path(target), "rebalances")) > 0
 
 
+def test_a_gap_begins_where_it_did_for_an_attempt_that_was_interrupted(tmp_path: Path) -> None:
+    """A time in the gap is one at which offsets are unknown, not one at which there were none."""
+
+    def committed_at(day: int) -> Record:
+        what = OffsetCommit(GroupId("g"), TopicName("t"), 0, day, 0, "", Millis(NOW + day * DAY_MS))
+        return Record(*encode(what), NOW + day * DAY_MS)
+
+    def interrupted(tasks: Sequence[Task]) -> list[Result]:
+        run_here(tasks)
+        raise KeyboardInterrupt
+
+    broker, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    source = str(broker.directory)
+    for day in (1, 5):
+        broker.ends[0] += 3  # compaction removed what was there
+        broker.append(0, [committed_at(day)])
+        with pytest.raises(KeyboardInterrupt):
+            land(source, str(target), interrupted, is_sampling=False)
+        land(source, str(target), is_sampling=False)
+    progress = read_progress(Folder(str(target)))
+    assert progress is not None
+    assert [gap.since for gap in progress.of_log()[0].gaps] == [-1, (NOW + DAY_MS) * 1000]
+    (row,) = offsets_as_of(str(target), NOW + 3 * DAY_MS).to_pylist()
+    assert not row["is_known"]
+
+
 def test_two_attempts_at_one_file_do_not_disturb_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,13 +41,15 @@ MARKERS = (_COMMITTED, _ABORTED)
 class Offsets:
     """The committed offsets at the end offset `end`: one row for each key, and pending commits.
 
-    `last_time` is the latest time of any commit, tombstone or marker before `end`, in us since the epoch.
+    `last_time` is the latest time of any commit, tombstone or marker before `end`, in us since the epoch;
+    `time_before` was that at the start of the range that was landed last, NO_TIME if it is not known.
     """
 
     end: int
     last_time: int
     rows: pa.Table
     pending: pa.Table
+    time_before: int = NO_TIME
 
 
 def nothing_at(end: int) -> Offsets:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from headgate.spark.landing import tables
-from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, KEY, Offsets
+from headgate.spark.landing.current import COMMITS_SCHEMA, CURRENT_SCHEMA, KEY, NO_TIME, Offsets
 from headgate.spark.landing.files import Folder
 from headgate.spark.landing.groups import Groups
 from headgate.spark.landing.ordering import is_sorted, sorted_rows
@@ -21,12 +21,14 @@ from headgate.spark.landing.progress import LandingRefused
 
 END_KEY = b"headgate.end"
 LAST_TIME_KEY = b"headgate.last_time_us"
+_TIME_BEFORE_KEY = b"headgate.time_before_us"
+"""Files of earlier releases have none."""
 _PENDING_SIZE_KEY = b"headgate.pending_bytes"
 """The size of the pending commits, which are attached to the file: an Arrow stream."""
 _PENDING_KEY = b"headgate.pending"
 """The pending commits in a file of an earlier release, as base64."""
 _CHECKSUM_KEY = b"headgate.crc32c"
-"""Of the three others. Files of earlier releases have none."""
+"""Of the others. Files of earlier releases have none."""
 
 
 def groups_file(partition: int) -> str:
@@ -76,6 +78,7 @@ def load_offsets_file(target: Folder, name: str) -> Offsets | None:
                 int(metadata[LAST_TIME_KEY]),
                 rows.replace_schema_metadata(),
                 commits.read_all(),
+                int(metadata.get(_TIME_BEFORE_KEY, NO_TIME)),
             )
     except (ValueError, OSError, pa.ArrowException) as problem:
         raise LandingRefused(
@@ -93,6 +96,7 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
     metadata = {
         END_KEY: b"%d" % offsets.end,
         LAST_TIME_KEY: b"%d" % offsets.last_time,
+        _TIME_BEFORE_KEY: b"%d" % offsets.time_before,
         _PENDING_SIZE_KEY: b"%d" % len(pending),
     }
     metadata[_CHECKSUM_KEY] = _checksum(metadata, pending)
@@ -103,7 +107,8 @@ def save_offsets(target: Folder, name: str, offsets: Offsets) -> None:
 
 
 def _checksum(metadata: Mapping[bytes, bytes], pending: bytes) -> bytes:
-    return b"%d" % crc32c(b" ".join((metadata[END_KEY], metadata[LAST_TIME_KEY], pending)))
+    numbers = [metadata[key] for key in (END_KEY, LAST_TIME_KEY, _TIME_BEFORE_KEY) if key in metadata]
+    return b"%d" % crc32c(b" ".join([*numbers, pending]))
 
 
 def load_groups(target: Folder, partition: int) -> Groups | None:

@@ -331,7 +331,7 @@ def _advance_offsets(
 ) -> int:
     """Bring `offsets_current` to the end of the range; return its latest time before the range, in us."""
     if before.end == task.end:
-        return before.last_time  # an earlier attempt has replaced the file
+        return before.time_before  # an earlier attempt has replaced the file
     target = Folder(task.target)
     after = replace(current.nothing_at(task.log_start), last_time=before.last_time) if is_anew else before
     for rows, end in _pieces(task, views, is_anew):
@@ -341,6 +341,7 @@ def _advance_offsets(
     )
     if is_next_day:
         save_offsets(target, tables.daily_file(task.where.partition, before.last_time), before)
+    after = replace(after, time_before=before.last_time)
     save_offsets(target, tables.current_file(tables.OFFSETS_CURRENT, task.where.partition), after)
     return before.last_time
 
