@@ -129,7 +129,7 @@ def members_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
 
 
 def conditions_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headgate.core.shard.refuse", lambda table, command, metadata_limit: None)
+    patch.setattr("headgate.core.offset_dispatch.refuse", lambda table, command, metadata_limit: None)
 
 
 def a_condition_is_judged_by_the_first_partition(patch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def a_condition_is_judged_by_the_first_partition(patch: pytest.MonkeyPatch) -> N
         refusal = refuse(table, command, metadata_limit)
         return refusal if refusal is None or (0, 0) in (refusal.current or {}) else None
 
-    patch.setattr("headgate.core.shard.refuse", refuse_at_first)
+    patch.setattr("headgate.core.offset_dispatch.refuse", refuse_at_first)
 
 
 def torn_commits_count_in_compaction(patch: pytest.MonkeyPatch) -> None:
