@@ -12,7 +12,7 @@ from pathlib import Path
 from demo import children
 from demo.story import DemoFailed
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 _SETTINGS = (
     "group.consumer.min.heartbeat.interval.ms=500",
     "group.consumer.heartbeat.interval.ms=500",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from contextlib import suppress
 from random import Random
@@ -233,6 +234,29 @@ def test_old_history_goes_and_is_then_not_known() -> None:
     assert empty.partitions[0].earlier is Earlier.UNKNOWN
     recent = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [5])], Millis(clock.time - 6 * DAY_MS)))
     assert recent.partitions[0].earlier is Earlier.NOTHING
+    life.end()
+
+
+def test_a_history_whose_sync_failed_once_works_again() -> None:
+    """Though nothing is moved into it any more: a node with a failing log is not ready."""
+    files = new_disk()
+    life, past = Life(files, clock := SetClock()), Past()
+    fill(life, past)
+    assert life.compact()
+    seconds = [0.0]
+    life.topics._shared.seconds = lambda: seconds[0]
+    clock.time = Millis(clock.time + 20 * DAY_MS)
+    housekeeping = Housekeeping(life.topics)
+    drive(housekeeping.round(clock.system_time()))
+    files.inject(Fault(errno.EIO, "datasync", path_ends=".log"))
+    with suppress(OSError):
+        drive(life.history.mark_emptied())
+    assert life.moved.is_failing
+    files.heal()
+    for _ in range(20):
+        seconds[0] += 60
+        drive(housekeeping.try_failing())
+    assert not life.moved.is_failing
     life.end()
 
 

@@ -21,6 +21,11 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
+def has_shard(name: str) -> bool:
+    """Return whether a coordinator keeps its state in the topic, and recovers its logs."""
+    return name in INTERNAL_TOPICS and name != OFFSETS_HISTORY_TOPIC
+
+
 def is_always_compacted(name: str) -> bool:
     """Return whether the topic is compacted whatever its settings are, and never deleted from."""
     return name in COMPACTED_INTERNAL_TOPICS

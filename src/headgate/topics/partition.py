@@ -203,7 +203,7 @@ class Partition(PartitionLog):
             return False
         if log is None:
             return True
-        if not self.topic.is_internal and self._is_writable_again(log):
+        if not self.topic.has_shard and self._is_writable_again(log):
             self.advance()  # a recovery makes durable what was written before the failure
         yield from self._read_again(log)
         return not self.is_failing

@@ -21,7 +21,8 @@ class PartitionTopic(Protocol):
     shared: Shared
     traffic: Traffic
     is_deleted: bool
-    is_internal: bool
+    has_shard: bool
+    """Whether a coordinator keeps its state there, and recovers its logs."""
 
     @property
     def leader_epoch(self) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.catalogue import CatalogueEntry
-from headgate.topics.names import is_always_compacted, is_internal
+from headgate.topics.names import has_shard, is_always_compacted, is_internal
 from headgate.topics.partition import Partition
 from headgate.topics.partition_log import OwningTopic, PartitionLog
 from headgate.topics.policy import TopicPolicy, policy_of
@@ -41,6 +41,7 @@ class Topic(OwningTopic):
         "_kept",
         "_policy",
         "_written",
+        "has_shard",
         "is_deleted",
         "is_internal",
         "name",
@@ -56,6 +57,7 @@ class Topic(OwningTopic):
         self.name: TopicName = entry.name
         self.topic_id: TopicId = entry.topic_id
         self.is_internal = is_internal(entry.name)
+        self.has_shard = has_shard(entry.name)
         self.is_deleted = False
         """Whether the topic was deleted; holders of this object check it."""
         self._policy: TopicPolicy | None = None
