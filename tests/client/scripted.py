@@ -43,6 +43,11 @@ class ScriptedNode:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
+    def close_connections(self) -> None:
+        """Close all connections, and accept others."""
+        while self._open:
+            self._open.pop().shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close all connections and wait for the threads."""
         for each in (self._listener, *self._open):

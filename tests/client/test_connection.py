@@ -145,6 +145,22 @@ def test_a_closed_connection_differs_from_a_timeout(start_node: StartNode) -> No
     assert not connection.is_open
 
 
+def test_an_idle_connection_that_the_node_has_closed_is_not_used(start_node: StartNode) -> None:
+    """A request over it would be lost: of a change, nobody could tell whether it was made."""
+    node = start_node(with_heartbeat(HeartbeatResponse()))
+    connection = connect(node)
+    assert connection.request(HeartbeatRequest()) == HeartbeatResponse()
+    assert connection.is_open
+    node.close_connections()
+    deadline = time.monotonic() + 10
+    while connection.is_open and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(ConnectionFailed, match="is closed"):
+        connection.request(HeartbeatRequest())
+    assert [key for key, _ in node.requests].count(HEARTBEAT) == 1
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

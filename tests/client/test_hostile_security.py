@@ -22,7 +22,13 @@ from headgate.admin import Admin, AuthenticationFailed, ClientError, NoNodeReach
 from headgate.broker import run
 from headgate.client.cluster import Cluster, is_passing
 from headgate.client.connection import Connection
-from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, TlsInterrupted
+from headgate.client.errors import (
+    AuthenticationInterrupted,
+    BadResponse,
+    ConnectionFailed,
+    RequestTimedOut,
+    TlsInterrupted,
+)
 from headgate.client.security import NOT_SECURED, Security, tokens
 from headgate.client.security.tokens import ClientCredentials, FileToken, TokenFailed
 from headgate.wire.framing import RequestHeader
@@ -405,6 +411,55 @@ def test_a_token_that_a_broker_refuses_is_not_used_again(listen: Listen, start_n
         Connection(node.host, node.port, 5, security=security)
     Connection(node.host, node.port, 5, security=security).close()
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"])
+def test_a_token_server_that_is_away_may_come_back(
+    listen: Listen, start_node: StartNode, answer: bytes
+) -> None:
+    """A membership goes on after a pause; a command says it at once, as its URL may be wrong."""
+    node = start_node(answering())
+    security = Security.of(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": f"http://{listen(http(answer))}/token",
+            "sasl.oauthbearer.client.id": "alice",
+            "sasl.oauthbearer.client.secret": PASSWORD,
+        }
+    )
+    with pytest.raises(AuthenticationInterrupted) as interrupted:
+        Connection(node.host, node.port, 5, security=security)
+    assert isinstance(interrupted.value, ConnectionFailed)
+    began = time.monotonic()
+    admin = Admin(f"{node.host}:{node.port}", 30, security=security)
+    with admin, pytest.raises(AuthenticationFailed, match="/token") as failed:
+        admin.topics()
+    assert type(failed.value) is AuthenticationFailed
+    assert time.monotonic() - began < 20
+
+
+def test_a_fork_while_another_thread_asks_for_a_token_leaves_the_child_able_to_ask(listen: Listen) -> None:
+    """The other thread is not in the child, and would have the lock for ever."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def slow(connection: socket.socket) -> None:
+        connection.recv(65_536)
+        is_asked.set()
+        may_answer.wait(20)
+        connection.sendall(json_of(access_token="a"))
+
+    source = ClientCredentials(f"http://{listen(slow)}/token", "fork", PASSWORD, None, None)
+    asking = threading.Thread(target=source.token, args=(20,))
+    asking.start()
+    assert is_asked.wait(20)
+    lock = tokens._lock
+    assert lock.locked()
+    tokens._after_fork()  # what `os.fork` calls in the child
+    assert not tokens._lock.locked()
+    may_answer.set()
+    asking.join()
+    assert not lock.locked()
 
 
 def test_a_file_without_a_token_is_named(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Protocol, TypeVar
 
-from headgate.client.errors import AuthenticationFailed, VersionNotSupported
+from headgate.client.errors import AuthenticationFailed, AuthenticationInterrupted, VersionNotSupported
 from headgate.client.security.mechanisms import Credentials
 from headgate.client.security.scram import BadChallenge
-from headgate.client.security.tokens import TokenFailed
+from headgate.client.security.tokens import TokenFailed, TokenServerAway
 from headgate.domain.errors import ErrorCode
 from headgate.wire.message import Request, Response
 from headgate.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -44,7 +44,7 @@ class Asked(Protocol):
 def authenticate(node: Asked, credentials: Credentials) -> int:
     """Authenticate a connection; return how long that is valid, in ms; 0: for ever.
 
-    Raises `AuthenticationFailed`.
+    Raises `AuthenticationFailed`; `AuthenticationInterrupted` if it may succeed later.
     """
     try:
         _choose_mechanism(node, credentials.mechanism)
@@ -52,9 +52,8 @@ def authenticate(node: Asked, credentials: Credentials) -> int:
     except VersionNotSupported as problem:
         raise AuthenticationFailed(_no_sasl(node)) from problem
     except TokenFailed as problem:
-        raise AuthenticationFailed(
-            f"no authentication at {node.address}: {_brief(str(problem))}"
-        ) from problem
+        failed = AuthenticationInterrupted if isinstance(problem, TokenServerAway) else AuthenticationFailed
+        raise failed(f"no authentication at {node.address}: {_brief(str(problem))}") from problem
     except (BadChallenge, _Refused) as problem:
         credentials.refused()
         what = f"{node.address} does not accept {credentials.who} by {credentials.mechanism}"

@@ -18,6 +18,8 @@ from typing import Generic, NamedTuple, Self, TypeVar
 from headgate.client.connection import LONGEST_THROTTLE_S, Connection
 from headgate.client.errors import (
     AnswerLost,
+    AuthenticationFailed,
+    AuthenticationInterrupted,
     BadResponse,
     ClientError,
     ConnectionFailed,
@@ -176,8 +178,11 @@ class Cluster:
             except (ConnectionFailed, RequestTimedOut) as error:
                 failures.append(error)
         text = "; ".join(map(str, failures))
-        if not self.waits_for_nodes and all(isinstance(error, TlsInterrupted) for error in failures):
-            raise TlsFailed(text)  # probably a port without TLS: no reason to try again
+        if not self.waits_for_nodes:
+            if all(isinstance(error, TlsInterrupted) for error in failures):
+                raise TlsFailed(text)  # probably a port without TLS: no reason to try again
+            if all(isinstance(error, AuthenticationInterrupted) for error in failures):
+                raise AuthenticationFailed(text)  # probably a wrong URL
         raise NoNodeReachable(text)
 
     def coordinator(self, group_id: GroupId) -> Connection:
@@ -565,8 +570,9 @@ class Cluster:
         self._refuse_closed()
         connection = self._connections.get(address)
         if connection is not None and not connection.is_open:
-            connection.close()  # its authentication has ended
-        if connection is None or not connection.is_open:
+            connection.close()  # its authentication has ended, or the node has closed it
+            connection = None
+        if connection is None:
             connection = Connection(*address, share * self._time_left(), self.client_id, self.security)
             self._connections[address] = connection
             self._was_reached = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import select
 import socket
 import ssl
 import threading
@@ -132,8 +133,30 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether this side has not closed the connection, and its authentication is valid."""
-        return self._socket.fileno() != -1 and time.monotonic() < self._session_ends
+        """Whether neither side has closed the connection, and its authentication is valid."""
+        is_ours = self._socket.fileno() != -1 and time.monotonic() < self._session_ends
+        return is_ours and not self._is_closed_by_node()
+
+    def _is_closed_by_node(self) -> bool:
+        """Return whether the node has closed the connection while nothing was asked; nodes close idle ones.
+
+        A request that is sent then would be lost without an answer, and nobody could tell what became of it.
+        """
+        if not self._in_use.acquire(blocking=False):
+            return False  # whoever waits for a response will know
+        try:
+            if not _is_readable(self._socket):
+                return False
+            self._socket.settimeout(0)
+            self._socket.recv(1)  # the end, or what nobody has asked for
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False  # a message of TLS
+        except OSError:
+            return True
+        else:
+            return True
+        finally:
+            self._in_use.release()
 
     def request(
         self,
@@ -359,3 +382,9 @@ class Connection:
         except WireError as error:
             self.close()
             raise BadResponse(f"{self.address} sent an invalid response: {error}") from error
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))

@@ -82,6 +82,10 @@ class AuthenticationFailed(ClientError):
     """A node did not accept the credentials, or there are none: no token, or a mechanism that it lacks."""
 
 
+class AuthenticationInterrupted(ConnectionFailed, AuthenticationFailed):
+    """There is no token at the moment: the server of tokens does not answer."""
+
+
 class RequestTimedOut(ClientError):
     """No response within the timeout."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import os
 import re
 import ssl
 import time
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
 
 from headgate.client.security.problem import SecurityProblem
@@ -38,6 +39,10 @@ def is_token(text: str) -> bool:
 
 class TokenFailed(Exception):
     """There is no token. The message names the file or the server, and the reason."""
+
+
+class TokenServerAway(TokenFailed):
+    """The server of tokens does not answer, or cannot at the moment: it may later."""
 
 
 class TokenSource(Protocol):
@@ -125,10 +130,13 @@ class ClientCredentials:
             return _token_in(self._send(request, timeout_s))
         except urllib.error.HTTPError as problem:
             problem.close()
-            raise TokenFailed(_refusal(self, problem)) from problem
+            failed = TokenServerAway if problem.code >= _SERVER_ERROR else TokenFailed
+            raise failed(_refusal(self, problem)) from problem
         except OSError as problem:
             reason = getattr(problem, "reason", problem)
-            raise TokenFailed(f"no token from {self.url}: {reason}") from problem
+            if isinstance(reason, ssl.SSLError):
+                raise TokenFailed(f"no token from {self.url}: {reason}") from problem
+            raise TokenServerAway(f"no token from {self.url}: {reason}") from problem
         except http.client.HTTPException as problem:
             raise TokenFailed(f"{self.url} does not answer in HTTP") from problem
         except (
@@ -160,6 +168,17 @@ class ClientCredentials:
 _tokens: dict[ClientCredentials, tuple[str, float]] = {}
 """The tokens of this process, each with the monotonic time until which it is used."""
 _lock = Lock()
+_SERVER_ERROR: Final = 500
+"""HTTP codes from here on say that the server has a problem."""
+
+
+def _after_fork() -> None:
+    """In a child, another thread of the parent may have the lock for ever."""
+    global _lock
+    _lock = Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
