@@ -635,8 +635,16 @@ def test_rows_of_deleted_dates_are_not_taken_for_no_commits(tmp_path: Path) -> N
         assert offsets_as_of(str(target), NOW + day * DAY_MS).equals(before[day])
 
 
-@pytest.mark.parametrize("question", ["offsets", "share-states"])
-def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, question: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "function"),
+    [
+        ("offsets", "headgate.spark.landing.offsets_as_of"),
+        ("share-states", "headgate.fleet.share_states_as_of"),
+    ],
+)
+def test_a_time_after_the_last_landing_is_told_from_one_before(
+    tmp_path: Path, question: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing of the time between is in the tables. A target of an earlier version does not know its time."""
     log, target = Broker(tmp_path / "data"), tmp_path / "tables"
     log.append(0, [later_commit(1, 5)])
@@ -660,7 +668,19 @@ def test_a_time_after_the_last_landing_is_told_from_one_before(tmp_path: Path, q
     assert message in told(until) and message in told(until + timedelta(days=400))
     assert "landed until" not in told(until - timedelta(milliseconds=1))
     progress = read_progress(Folder(str(target)))
-    assert progress is not None
+    assert progress is not None and progress.landed_until is not None
+    later = replace(progress, landed_until=progress.landed_until + 1_000_000)
+    folder, _, name = function.rpartition(".")
+    answer = getattr(importlib.import_module(folder), name)
+
+    def answer_and_land(*arguments: Any) -> pa.Table:
+        found = answer(*arguments)
+        save_progress(Folder(str(target)), later)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(function, answer_and_land)
+        assert message in told(until), "a landing that ended after the answer is not in it"
     save_progress(Folder(str(target)), replace(progress, landed_until=None))
     assert landed_until(str(target)) is None and "landed until" not in told(until)
     assert "until when the tables are complete is not known" in told(until)

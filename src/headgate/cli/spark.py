@@ -339,7 +339,8 @@ def _landed(
         if as_of is None:
             return now()
         asked = as_datetime(parse_datetime(as_of, "--as-of"))
-        found, until = at(asked), landed_until(target)
+        until = landed_until(target)  # before the answer: a landing may end in between
+        found = at(asked)
     except (UsageProblem, OptionError) as problem:
         raise _failed(command, str(problem), 2) from problem
     except (LandingRefused, OSError) as problem:
