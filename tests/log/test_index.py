@@ -43,9 +43,11 @@ def test_an_index_file_is_read_back(offsets: list[int]) -> None:
     assert read is not None and (read.offsets, read.positions) == (index.offsets, index.positions)
     times = TimeIndex()
     for at, offset in enumerate(offsets):
-        times.append(1000 + at, offset)
+        times.append((at << 33) + 1000 + at, offset)
     data = times.to_bytes()
-    assert data == b"".join(struct.pack(">qi", 1000 + at, offset) for at, offset in enumerate(offsets))
+    assert data == b"".join(
+        struct.pack(">qi", (at << 33) + 1000 + at, offset) for at, offset in enumerate(offsets)
+    )
     read_times = TimeIndex.from_bytes(data)
     assert read_times is not None
     assert (read_times.timestamps, read_times.offsets) == (times.timestamps, times.offsets)

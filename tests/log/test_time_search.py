@@ -165,6 +165,27 @@ def test_the_time_index_leads_to_the_largest_timestamp(is_reopened: bool) -> Non
         assert counted.count <= most
 
 
+def test_the_indexes_of_one_segment_are_read_in_a_step() -> None:
+    """A log with many segments holds up nobody, and their largest timestamps are read once."""
+    place = Place()
+    log = place.open()
+    for _ in range(200):
+        append(log)
+    log.close()
+    for search in (Log.search_timestamp, Log.search_largest_timestamp):
+        log = place.open(clean=True)
+        unknown = len([one for one in log.segments if not one.is_newest_known])
+        assert unknown > 15
+        argument = 1199 if search is Log.search_timestamp else 200
+        steps = search(log, argument)
+        for number in range(unknown - 1):
+            assert next(steps) is None
+            assert len([one for one in log.segments if not one.is_newest_known]) == unknown - 1 - number
+        assert _searched(steps)[0] == (1199, 199)
+        log.close_files()
+        assert _searched(search(log, argument)) == ((1199, 199), [])
+
+
 def test_a_deleted_record_costs_the_unpacking_of_two_batches() -> None:
     """The one whose largest timestamp is deleted, and the one that has the largest of those that remain."""
     log = Place(settings=LogSettings()).open()

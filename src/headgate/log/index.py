@@ -13,11 +13,13 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from struct import Struct
 from typing import Final
 
+import numpy as np
+
 _WORD: Final = "i"
-_TIME_ENTRY: Final = Struct(">qi")
+_HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
+"""Places of the two words of a timestamp in memory."""
 OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
 MOST_RELATIVE_OFFSET: Final = (1 << 31) - 1
@@ -124,17 +126,28 @@ class TimeIndex:
 
     def to_bytes(self) -> bytes:
         """Return the contents of the .timeindex file."""
-        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
+        halves = array(_WORD)
+        halves.frombytes(self.timestamps.tobytes())
+        words = array(_WORD, bytes(TIME_ENTRY_BYTES * len(self)))
+        words[0::3] = halves[_HIGH::2]
+        words[1::3] = halves[_LOW::2]
+        words[2::3] = self.offsets
+        return _big_endian(words).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimeIndex | None:
         """Return the index in a .timeindex file, or None if these bytes cannot be one."""
         if len(data) % TIME_ENTRY_BYTES:
             return None
+        words: array[int] = array(_WORD)
+        words.frombytes(data)
+        _big_endian(words)
         index = cls()
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
-            index.timestamps.append(timestamp)
-            index.offsets.append(offset)
+        index.offsets = words[2::3]
+        halves = array(_WORD, bytes(8 * len(index.offsets)))
+        halves[_HIGH::2] = words[0::3]
+        halves[_LOW::2] = words[1::3]
+        index.timestamps.frombytes(halves.tobytes())
         if not _grows(index.timestamps) or not _grows(index.offsets):
             return None
         if len(index) and (index.offsets[0] < 0 or index.timestamps[0] < 0):
@@ -143,7 +156,10 @@ class TimeIndex:
 
 
 def _grows(values: array[int]) -> bool:
-    return all(map(int.__lt__, values, values[1:]))
+    if len(values) < 2:
+        return True
+    words = np.frombuffer(values, values.typecode)
+    return bool((words[1:] > words[:-1]).all())
 
 
 def _big_endian(words: array[int]) -> array[int]:

@@ -44,6 +44,7 @@ class IndexedSegment(SegmentFile):
     __slots__ = (
         "_damage",
         "_index_interval_bytes",
+        "_is_newest_kept",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -76,6 +77,7 @@ class IndexedSegment(SegmentFile):
 
     def forget_batches(self) -> None:
         """Reset the state of the file's batches, before the first append or a scan."""
+        self._is_newest_kept = False
         self._offset_index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self._recent_last_offsets: list[int] | None = []
@@ -121,7 +123,8 @@ class IndexedSegment(SegmentFile):
     # Indexes.
 
     def unload_indexes(self) -> None:
-        """Free the indexes of a closed segment; they remain in their files."""
+        """Free the indexes of a closed segment; they remain in their files. `max_timestamp` is kept."""
+        self._is_newest_kept = self.is_newest_known
         self._offset_index = self._time_index = self._recent_last_offsets = None
         self._recent_positions = []
 
@@ -142,16 +145,21 @@ class IndexedSegment(SegmentFile):
         return self._time_index
 
     @property
+    def is_newest_known(self) -> bool:
+        """Whether `max_timestamp` needs no reading of the index files."""
+        return self._is_newest_kept or self._time_index is not None
+
+    @property
     def max_timestamp(self) -> int:
         """Return the largest timestamp of the segment, in ms; -1 if no record has one."""
-        if self._time_index is None:
+        if not self.is_newest_known:
             self._load_indexes()
         return self._max_timestamp
 
     @property
     def max_timestamp_offset(self) -> int:
         """Return the last offset of the first batch with `max_timestamp`; -1 if no record has one."""
-        if self._time_index is None:
+        if not self.is_newest_known:
             self._load_indexes()
         return self._max_timestamp_offset
 
@@ -208,6 +216,7 @@ class IndexedSegment(SegmentFile):
     def use_saved(self, size: int, next_offset: int) -> None:
         """Set the state of a closed segment from its files, without reading the log."""
         self.unload_indexes()
+        self._is_newest_kept = False
         self.size = self.synced_bytes = self.unchecked_bytes = size
         self.next_offset = next_offset
         self.is_loaded_as_saved = self.indexes_synced = True

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from headgate.log.batch import BatchHeader, iterate_records
 from headgate.log.segment import Segment
+from headgate.log.segments import Segments
 from headgate.log.walking import CHUNK_BYTES
 
 
@@ -37,16 +38,18 @@ _Batch: TypeAlias = "tuple[BatchHeader, bytes]"
 _Rank: TypeAlias = "tuple[int, int]"
 """The negated timestamp and the offset: the smallest is the first record with the largest timestamp."""
 
+_LATEST_MS: Final = (1 << 63) - 1
 _RECORDS_AT_ONCE: Final = 2000
 """Batches with more records, and compressed ones, are searched in a thread."""
 _BATCHES_AT_ONCE: Final = 500
 """Number of batches whose headers are looked at in one step, up to a megabyte of them."""
 
 
-def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: int) -> Search:
+def search_timestamp(log: Searched, segments: Segments, timestamp_ms: int) -> Search:
     """Find timestamp and offset of the log's first record at or after `timestamp_ms`."""
     position = 0
     while True:
+        yield from _find_newest(segments, max(position, log.log_start_offset), timestamp_ms)
         start = max(position, log.log_start_offset)
         bounds = _bounds_with(segments, timestamp_ms, start)
         if bounds is None:
@@ -59,6 +62,24 @@ def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: i
         found = yield from _look_into(header, partial(_first_in, batch, timestamp_ms, start))
         if found is not None:
             return found
+
+
+def _find_newest(segments: Segments, start: int, timestamp_ms: int) -> Generator[None, None, None]:
+    """Find the largest timestamps of the segments from `start` on, up to the first with `timestamp_ms` or a
+    later one. An unknown one is read from the index files of its segment, which takes long: one in a step.
+    """
+    position = start
+    while True:
+        for segment in segments.reaching(position):
+            was_known = segment.is_newest_known
+            if segment.max_timestamp >= timestamp_ms:
+                return
+            position = segment.next_offset
+            if not was_known:
+                break
+        else:
+            return
+        yield None
 
 
 def _bounds_with(segments: Iterable[Segment], timestamp_ms: int, start: int) -> tuple[int, int] | None:
@@ -95,11 +116,12 @@ class _Span(NamedTuple):
     end: int
 
 
-def search_largest_timestamp(log: Searched, segments: Iterable[Segment], end_offset: int) -> Search:
+def search_largest_timestamp(log: Searched, segments: Segments, end_offset: int) -> Search:
     """Find the largest timestamp of the batches below `end_offset`, and the first offset that has it.
 
     The headers of the batches tell which of them has it. Others are unpacked only if its record is deleted.
     """
+    yield from _find_newest(segments, log.log_start_offset, _LATEST_MS)
     start = log.log_start_offset
     spans = [
         _Span(
