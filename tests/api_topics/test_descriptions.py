@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.api_topics.node import OneNode
-from tests.topics.disk import NOW, batch
+from tests.topics.disk import DATA, NOW, batch
+from tests.topics.disk import append as append_durably
 
 from headgate.api import (
     k22_init_producer_id,
@@ -154,6 +155,23 @@ def test_log_directories_have_sizes(node: OneNode) -> None:
     answer = node.ask(k35_describe_log_dirs.API, DescribeLogDirsRequest(topics=wanted))
     partitions = [[one.partition_index for one in topic.partitions] for topic in answer.results[0].topics]
     assert partitions == [[1]]
+
+
+def test_a_log_that_cannot_be_opened_is_left_out_of_a_description(node: OneNode) -> None:
+    """The others are described."""
+    for name in ("good", "bad"):
+        topic = node.topic(name)
+        append_durably(topic, b"a")
+        topic.partition(0).delete_records(1)
+    node.topics.close()
+    node.disk.files.open(DATA / "bad-0" / "headgate.checkpoint").pwrite(b"X", 5)
+    node.topics = node.disk.start()
+    (answer,) = node.ask(k35_describe_log_dirs.API, DescribeLogDirsRequest(topics=None)).results
+    described = {topic.name: len(topic.partitions) for topic in answer.topics}
+    assert (answer.error_code, described.get("good"), "bad" in described) == (ErrorCode.NONE, 1, False)
+    wanted = [DescribableLogDirTopic(topic="bad", partitions=[0])]
+    (answer,) = node.ask(k35_describe_log_dirs.API, DescribeLogDirsRequest(topics=wanted)).results
+    assert (answer.error_code, answer.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 def epoch_end(node: OneNode, epoch: int, *, current: int = -1, partition: int = 0) -> tuple[int, int, int]:

@@ -361,3 +361,34 @@ def test_a_commit_of_many_topics_on_its_way_does_not_reach_the_next_topic_of_a_n
         assert await offsets(client, NEW_ID) == [-1] * 4
 
     run_node(new_disk(), scenario)
+
+
+def test_the_files_of_many_deleted_topics_are_removed_one_after_another() -> None:
+    """By one chain of timers: many would keep the loop busy."""
+
+    async def scenario() -> None:
+        node = BrokerNode(new_disk(), DATA_DIR, Settings(), Clock())
+        await node.start()
+        due: list[Callable[[], None]] = []
+        left = [5]
+
+        def remove_some() -> bool:
+            left[0] -= 1
+            return left[0] > 0
+
+        node.call_later = lambda delay_ms, action: due.append(action) or (lambda: None)  # type: ignore[method-assign, func-returns-value]
+        node.topics.remove_deleted = remove_some  # type: ignore[method-assign]
+        for _ in range(10):
+            node._remove_deleted()
+        calls = 0
+        while due:
+            assert len(due) == 1
+            due.pop()()
+            calls += 1
+        assert (calls, left) == (4, [0])
+        left[0] = 1
+        node._remove_deleted()
+        assert left == [0]
+        node.close()
+
+    asyncio.run(scenario())

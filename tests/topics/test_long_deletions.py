@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from tests.topics.disk import DATA, NOW, Disk, append, batch, create, sync
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.log.deletion import removing_deleted
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
@@ -113,3 +118,27 @@ def test_the_files_of_a_deleted_topic_are_removed_in_parts(disk: Disk) -> None:
         assert 0 < removed[0] <= MOST_FILES
         removed[0] = 0
     assert not [name for name in disk.files.listdir(DATA) if name.startswith("letters")]
+
+
+def test_the_data_directory_is_not_listed_for_each_of_many_deleted_topics(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many thousands of partitions each list takes long."""
+    listed: list[int] = []
+
+    def counting(*given: Any) -> Iterator[None]:
+        listed.append(1)
+        return removing_deleted(*given)
+
+    topics = disk.start()
+    long = long_topic(topics, disk)
+    short = [create(topics, disk, f"letters-{number}", 1) for number in range(20)]
+    for topic in short:
+        append(topic, b"a")
+    monkeypatch.setattr("headgate.topics.leftovers.removing_deleted", counting)
+    for topic in (long, *short):
+        assert topics.delete(topic, NOW) is None
+    while topics.remove_deleted():
+        pass
+    assert not [name for name in disk.files.listdir(DATA) if name.startswith("letters")]
+    assert len(listed) <= 3

@@ -12,6 +12,7 @@ from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
 from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
+from headgate.log.batch import CorruptBatch
 from headgate.log.filesystem import space_of
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
@@ -33,11 +34,13 @@ def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
 def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[DescribeLogDirsResponse]:
     result = DescribeLogDirsResult(log_dir=node.topics.data_dir_text)
     result.total_bytes, result.usable_bytes = space_of(node.topics.data_dir)
-    try:
-        for topic, indexes in _wanted(node, request):
-            described = yield from _describe(topic, indexes)
+    failed = 0
+    for topic, indexes in _wanted(node, request):
+        described = yield from _describe(topic, indexes)
+        failed += described is None
+        if described is not None:
             result.topics.append(described)
-    except OSError:
+    if failed and not result.topics:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])
 
@@ -53,7 +56,9 @@ def _wanted(node: Node, request: DescribeLogDirsRequest) -> Iterable[tuple[Topic
             yield found, [index for index in wanted.partitions if 0 <= index < found.partition_count]
 
 
-def _describe(topic: Topic, indexes: Iterable[int]) -> RequestSteps[DescribeLogDirsTopic]:
+def _describe(topic: Topic, indexes: Iterable[int]) -> RequestSteps[DescribeLogDirsTopic | None]:
+    """Describe those partitions of a topic whose logs can be opened; None if none of them can."""
+    has_failed = False
     described = DescribeLogDirsTopic(name=topic.name)
     for index in indexes:
         yield None
@@ -61,12 +66,15 @@ def _describe(topic: Topic, indexes: Iterable[int]) -> RequestSteps[DescribeLogD
         if topic.is_written(index):
             partition = topic.partition(index)
             yield from opened_aside(partition)
-            if not topic.is_deleted:
-                size_bytes = partition.size_bytes
+            try:
+                size_bytes = 0 if topic.is_deleted else partition.size_bytes
+            except (OSError, CorruptBatch):  # its log line tells why
+                has_failed = True
+                continue
         described.partitions.append(
             DescribeLogDirsPartition(partition_index=index, partition_size=size_bytes)
         )
-    return described
+    return None if has_failed and not described.partitions else described
 
 
 API = Api(

@@ -133,6 +133,8 @@ class BrokerNode:
         self._disk_slices = SliceRunner("failing-logs", watch=self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._trying_disk: asyncio.Task[None] | None = None
+        self._is_removing = False
+        """Whether the next files of deleted topics are due to be removed."""
         self._compaction.on_failed = self._look_at_log
 
     async def start(self) -> None:
@@ -298,14 +300,21 @@ class BrokerNode:
             )
 
     def _remove_deleted(self) -> None:
+        """Remove the files of deleted topics, some at a time, unless that is under way."""
+        if not self._is_removing:
+            self._is_removing = True
+            self._remove_some()
+
+    def _remove_some(self) -> None:
+        pause_ms = REMOVE_EVERY_MS
         try:
             with self.watch.step("deletion"):
-                has_more = self.topics.remove_deleted()
-            if has_more:
-                self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
+                self._is_removing = self.topics.remove_deleted()
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, "files of deleted topics cannot be removed", failure)
-            self.call_later(RETRY_MS, self._remove_deleted)
+            pause_ms = RETRY_MS
+        if self._is_removing:
+            self.call_later(pause_ms, self._remove_some)
 
     async def _look_after_topics(self) -> None:
         while True:

@@ -48,6 +48,8 @@ class Leftovers:
         """Whether there may be renamed directories to remove."""
         self._removal: Iterator[None] | None = None
         """The removal of the renamed directories that were there when it began."""
+        self._has_new = False
+        """Whether directories were renamed after that."""
 
     def obstacle(self, name: str) -> Path | None:
         """Return the directory that blocks the creation of a topic of this name; None if there is none."""
@@ -116,21 +118,21 @@ class Leftovers:
                 "the directories of a deleted topic cannot be removed",
                 extra={"topic": name, "error": problem},
             )
-        # The removal that has begun knows only the directories that it has listed: list them anew.
-        self._has_files, self._removal = True, None
+        # A removal that has begun knows the directories that it has listed: they are listed anew after it.
+        self._has_files, self._has_new = True, self._removal is not None
         self._remove_files()
 
     def _remove_files(self) -> bool:
         """Remove some files. Return whether more can be removed now."""
         if self._has_files:
             if self._removal is None:
-                self._removal = removing_deleted(self._fs, self._data_dir)
+                self._removal, self._has_new = removing_deleted(self._fs, self._data_dir), False
             try:
-                self._has_files = sum(1 for _ in islice(self._removal, _FILES_AT_ONCE)) == _FILES_AT_ONCE
+                is_over = sum(1 for _ in islice(self._removal, _FILES_AT_ONCE)) < _FILES_AT_ONCE
             except OSError as problem:
                 logger.warning("the files of deleted topics cannot be removed", extra={"error": problem})
                 self._removal = None
                 return False
-            if not self._has_files:
-                self._removal = None
+            if is_over:
+                self._removal, self._has_files = None, self._has_new
         return self._has_files
