@@ -438,6 +438,19 @@ def test_a_table_without_offsets_of_partitions(tmp_path: Path, row: str) -> None
         read_targets(path)
 
 
+@pytest.mark.parametrize("offset", [17, None])
+def test_an_offset_that_is_not_known_is_not_planned(tmp_path: Path, offset: int | None) -> None:
+    """A table of offsets as of a time has one nevertheless, where it may have been replaced since."""
+    path, place = tmp_path / "t.parquet", TopicPartition(TopicName("t"), 0)
+    row = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 17, "is_known": True}
+    parquet.write_table(pa.Table.from_pylist([row]), path)
+    assert read_targets(path) == {"g": ToOffsets({place: 17})}
+    doubtful = row | {"partition": 1, "committed_offset": offset, "is_known": False}
+    parquet.write_table(pa.Table.from_pylist([row, doubtful]), path)
+    with pytest.raises(PlanUnreadable, match="t-1 of group g is 'unknown': leave it out"):
+        read_targets(path)
+
+
 HEADING = "group,topic,partition,committed_offset,new_offset\n"
 WITH_CLUSTER = "group,topic,partition,committed_offset,new_offset,cluster\n"
 

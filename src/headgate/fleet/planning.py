@@ -36,6 +36,8 @@ from headgate.fleet.reset import (
 _DESCRIBED_AT_ONCE = 100
 _TABLE_COLUMNS = (("group_id", "group"), ("topic",), ("partition",), ("committed_offset", "offset"))
 """The columns of a table of offsets; any of several names."""
+_IS_KNOWN = "is_known"
+"""A column of offsets as of a time: false for one that may have been another, which is printed as unknown."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -160,9 +162,9 @@ def _refuse_negative(
 def read_targets(path: Path) -> dict[str, Target]:
     """Return the offsets of each group in a table: CSV or Parquet, a file or a folder (a landed table).
 
-    Its columns are group_id (or group), topic, partition, committed_offset (or offset); others are ignored,
-    and so are rows without an offset. Names are texts, also `007` in CSV. Raises
-    PlanUnreadable, OSError.
+    Its columns are group_id (or group), topic, partition, committed_offset (or offset), and is_known, if
+    there are unknown offsets, which are refused; others are ignored, and so are rows without an offset.
+    Names are texts, also `007` in CSV. Raises PlanUnreadable, OSError.
     """
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for group_id, topic, partition, offset in _read_rows(path):
@@ -203,12 +205,14 @@ def _read_rows(path: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
         is_csv = path.suffix.lower() == ".csv"
         table = dataset.dataset(path, format=as_csv if is_csv else "parquet", partitioning="hive")
         columns = [_column(path, several, table.schema.names) for several in _TABLE_COLUMNS]
-        rows = table.to_table(columns).to_pydict()
+        told = [_IS_KNOWN] if _IS_KNOWN in table.schema.names else []
+        rows = table.to_table(columns + told).to_pydict()
     except pa.ArrowInvalid as problem:
         raise PlanUnreadable(f"{path}: {problem}") from problem
-    for group_id, topic, partition, offset in zip(*(rows[name] for name in columns), strict=True):
+    for group_id, topic, partition, offset, *is_known in zip(*rows.values(), strict=True):
         is_number = isinstance(offset, str) and offset.isdecimal()
-        yield group_id, topic, partition, int(offset) if is_number else offset
+        found = int(offset) if is_number else offset
+        yield group_id, topic, partition, "unknown" if is_known == [False] else found
 
 
 def _column(path: Path, several: Sequence[str], there: Sequence[str]) -> str:
