@@ -23,6 +23,7 @@ from headgate.client.offsets import commit_offsets
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.fleet import PlannedOffsets, PlanUnreadable, Step, execute, load_plan, save_plan, undo_of
 from headgate.fleet.planning import plan_resets, read_targets
+from headgate.log.filesystem import OsFileSystem
 from headgate.spark.landing import land
 
 Reset = Callable[..., Result]
@@ -225,7 +226,7 @@ def test_removed_offsets_are_committed_again_and_new_ones_removed(
         assert {place: each.offset for place, each in admin.committed_offsets(name).items()} == {first: 8}
 
 
-def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+def test_a_plan_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = TopicPartition(TopicName("a,b"), 3)
     plan = [
         PlannedOffsets('odd "name"\n,', {place: None}, {place: 4}),
@@ -233,7 +234,10 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         PlannedOffsets("\rb", {place: 1}, {place: 2}),
         PlannedOffsets("c\rd", {place: 1}, {place: 2}),
     ]
+    synced: list[Path] = []
+    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda files, path: synced.append(path))
     save_plan(plan, tmp_path / "plan.csv")
+    assert synced == [tmp_path], "a power cut would lose the name of the file"
     assert load_plan(tmp_path / "plan.csv") == plan
     assert [file.name for file in tmp_path.iterdir()] == ["plan.csv"]
 

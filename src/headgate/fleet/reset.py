@@ -24,6 +24,7 @@ from headgate.admin.errors import IsShareGroup
 from headgate.client.errors import ClientError, VersionNotSupported
 from headgate.domain.ids import TopicName, TopicPartition
 from headgate.domain.setting import INT_MAX, LONG_MAX
+from headgate.log.filesystem import OsFileSystem
 
 _OFFSETS = ("group", "topic", "partition", "committed_offset", "new_offset")
 COLUMNS = (*_OFFSETS, "cluster")
@@ -75,6 +76,7 @@ def save_plan(plan: Sequence[PlannedOffsets], path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    OsFileSystem().sync_directory(path.parent)
 
 
 def load_plan(path: Path) -> list[PlannedOffsets]:
