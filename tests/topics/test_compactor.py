@@ -142,6 +142,82 @@ def test_closed_logs_are_checked_once_after_a_start(disk: Disk) -> None:
     assert not found.partition(1).is_open
 
 
+def restarted(disk: Disk, topics: Topics, *, is_crash: bool = False) -> tuple[Topic, Compactor]:
+    """Stop and start. Return the topic `t`, whose logs are closed, and a compactor."""
+    if is_crash:
+        disk.files.crash()
+    else:
+        topics.close()
+    topics = disk.start()
+    topic = topics.by_name("t")
+    assert topic is not None
+    return topic, Compactor(topics)
+
+
+def test_all_closed_logs_that_are_due_are_compacted(disk: Disk) -> None:
+    """One after the other, though one round finds them all."""
+    topics = disk.start()
+    for partition in map(create(topics, disk, "t", partitions=3).partition, range(3)):
+        write(partition, 50)
+    _, compactor = restarted(disk, topics)
+    compacted = set()
+    while job := due(compactor):
+        compacted.add(job.partition.index)
+        run(job)
+    assert compacted == {0, 1, 2}
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_a_closed_log_is_compacted_when_its_records_are_too_old(disk: Disk, is_crash: bool) -> None:
+    """Whether or not somebody used it since the start; it is not opened before."""
+    topics = disk.start()
+    partition = create(topics, disk, "t", max_compaction_lag_ms="5000").partition(0)
+    write(partition, 100, keys=100)
+    run(due(Compactor(topics)))
+    write(partition, 20)
+    topic, compactor = restarted(disk, topics, is_crash=is_crash)
+    assert due(compactor, NOW) is None
+    assert topic.partition(0).is_open == is_crash, "the next stop closes a recovered log well"
+    waits = [step for step in compactor.next_job(Millis(NOW + 5000), lambda: False) if step is not None]
+    assert not waits
+    run(due(compactor, NOW + 5001))
+    assert due(compactor, NOW + 5001) is None
+
+
+def test_a_log_that_a_crash_may_have_torn_is_left_to_its_users(disk: Disk) -> None:
+    """Without a limit of the age of its records: all of it would be read."""
+    topics = disk.start()
+    write(create(topics, disk, "t").partition(0), 50)
+    topic, compactor = restarted(disk, topics, is_crash=True)
+    assert due(compactor) is None
+    assert not topic.partition(0).is_open
+
+
+def test_a_closed_log_is_compacted_when_its_records_are_old_enough(disk: Disk) -> None:
+    """min.compaction.lag.ms delays it no longer than that."""
+    topics = disk.start()
+    write(create(topics, disk, "t", min_compaction_lag_ms="1000").partition(0), 50)
+    _, compactor = restarted(disk, topics)
+    assert due(compactor, NOW + 999) is None
+    run(due(compactor, NOW + 1000))
+
+
+def test_a_closed_log_is_next_looks_again_after_a_change_of_settings(disk: Disk) -> None:
+    """A lower ratio makes it due."""
+    topics = disk.start()
+    partition = create(topics, disk, "t").partition(0)
+    write(partition, 100, keys=100)
+    run(due(Compactor(topics)))
+    write(partition, 20)
+    topics.close()
+    topics = disk.start()
+    compactor = Compactor(topics)
+    assert due(compactor) is None
+    overrides = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    assert topics.set_overrides(topics.all()[0], overrides, NOW) is None
+    run(due(compactor))
+
+
 def test_a_failed_compaction_is_retried_later_without_delaying_others(disk: Disk) -> None:
     """The steady clock decides when; no record is lost."""
     topics = disk.start()
@@ -254,9 +330,9 @@ def test_the_state_of_deleted_topics_is_removed(disk: Disk) -> None:
     run(due(compactor))
     compactor.failed(topic.partition(1))
     compactor._stuck_at[topic.topic_id, 0] = 7
-    assert compactor._looked_at
+    assert compactor._next_looks
     topics.delete(topic, NOW)
-    assert not (compactor._looked_at or compactor._not_before or compactor._stuck_at)
+    assert not (compactor._next_looks or compactor._not_before or compactor._stuck_at)
     assert due(compactor) is None
 
 

@@ -10,6 +10,7 @@ The rules are Kafka's where Kafka has them:
    a time.
 4. A log whose compaction failed is tried again after RETRY_AFTER_SECONDS; one in which nothing could be
    compacted, when it has grown by a segment.
+5. A closed log is opened to see whether it is due, and again at the time at which it may become due.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headgate.domain.ids import Millis, TopicId
@@ -37,6 +39,7 @@ from headgate.topics.waiters import PartitionKey
 if TYPE_CHECKING:
     from headgate.log.log import Log
     from headgate.topics.partition import Partition
+    from headgate.topics.policy import TopicPolicy
     from headgate.topics.topic import Topic
     from headgate.topics.topics import Topics
 
@@ -93,7 +96,8 @@ class Compactor:
     ) -> None:
         self._topics = topics
         self._rules_of = rules_of
-        self._looked_at: dict[TopicId, set[int]] = {}
+        self._next_looks: dict[TopicId, dict[int, tuple[TopicPolicy, Millis]]] = {}
+        """The policy of each closed log, and the time in ms at which it may be due."""
         self._not_before: dict[PartitionKey, float] = {}
         """In seconds of the steady clock."""
         self._stuck_at: dict[PartitionKey, int] = {}
@@ -105,7 +109,7 @@ class Compactor:
 
     def _forget(self, topic: Topic) -> None:
         """Discard the state of a deleted topic."""
-        self._looked_at.pop(topic.topic_id, None)
+        self._next_looks.pop(topic.topic_id, None)
         for notes in (self._not_before, self._stuck_at):
             for key in [key for key in notes if key[0] == topic.topic_id]:
                 del notes[key]
@@ -116,13 +120,14 @@ class Compactor:
         `is_slice_over` tells when to yield to other work.
         """
         candidates: list[_Candidate] = []
-        for partition in self._partitions():
+        for partition in self._partitions(now):
             if is_slice_over():
                 yield None
             if partition is None:
                 continue
             if not partition.is_open and (opening := partition.opening()) is not None:
-                was_open = False
+                # After a recovery it remains open, so that the next stop closes it well.
+                was_open = partition.key in partition.topic.shared.unrecovered
                 yield opening
             else:
                 was_open = partition.is_open
@@ -138,6 +143,7 @@ class Compactor:
         for candidate in candidates:
             if candidate is not chosen and not candidate.was_open:
                 candidate.partition.put_back()
+                self._look_again(candidate.partition, now)
         self._chosen = chosen
         self._others_pressure = max((one.pressure for one in candidates if one is not chosen), default=0.0)
         partition = chosen.partition
@@ -181,8 +187,8 @@ class Compactor:
             self._stuck_at[key] = chosen.backlog.end_offset
         return result
 
-    def _partitions(self) -> Iterator[Partition | None]:
-        """Yield the partitions to check: open ones always, closed ones once each, `_OPENED_AT_ONCE` a round.
+    def _partitions(self, now: Millis) -> Iterator[Partition | None]:
+        """Yield the partitions to check: open ones always, closed ones when they may be due, a few a round.
 
         Yield None once per topic, so that the caller can pause: most of many topics are not compacted.
         """
@@ -194,26 +200,49 @@ class Compactor:
             yield from topic.open_partitions()
             if not to_open:
                 continue
-            looked_at = self._looked_at.setdefault(topic.topic_id, set())
+            looks = self._next_looks.setdefault(topic.topic_id, {})
             for index in topic.written_partitions():
-                if index in looked_at:
+                look = looks.get(index)
+                if look is not None and look[0] is topic.policy and now < look[1]:
                     continue
                 partition = topic.partition(index)
-                # Opening a log after a crash reads all of it: left to its first user.
-                if to_open and not partition.is_open and partition.key not in topic.shared.unrecovered:
+                if to_open and not partition.is_open and not _is_left_to_users(partition):
                     to_open -= 1
-                    looked_at.add(index)
+                    self._look_again(partition, Millis(LONG_MAX))
                     yield partition
 
     def _candidate(self, partition: Partition, now: Millis, *, was_open: bool) -> _Candidate | None:
         try:
             candidate = self._judge(partition, now, was_open=was_open)
+            if candidate is None and not was_open:
+                self._look_again(partition, self._may_be_due_at(partition, now))
         except (OSError, CorruptBatch):
             self.failed(partition)
+            self._look_again(partition, Millis(now + int(RETRY_AFTER_SECONDS * 1000)))
             return None
         if candidate is None and not was_open:
             partition.put_back()
         return candidate
+
+    def _look_again(self, partition: Partition, at: Millis) -> None:
+        """Open a closed log again at this time, or after a change of its settings."""
+        topic = partition.topic
+        if not topic.is_deleted:
+            self._next_looks.setdefault(topic.topic_id, {})[partition.index] = topic.policy, at
+
+    def _may_be_due_at(self, partition: Partition, now: Millis) -> Millis:
+        """Return when a log that is not due may be, if nothing is appended. Raises OSError."""
+        policy, log = partition.topic.policy, partition.log
+        backlog = _backlog_of(partition, log, now)
+        if self._stuck_at.get(partition.key) == backlog.end_offset:
+            return Millis(LONG_MAX)
+        times = [LONG_MAX]
+        if backlog.oldest_timestamp_ms >= 0:
+            times.append(backlog.oldest_timestamp_ms + policy.max_compaction_lag_ms + 1)
+        if policy.min_compaction_lag_ms:
+            younger = (one for one in log.segments.closed if one.base_offset >= backlog.end_offset)
+            times += [one.max_timestamp + policy.min_compaction_lag_ms for one in islice(younger, 1)]
+        return Millis(min(times))
 
     def _judge(self, partition: Partition, now: Millis, *, was_open: bool) -> _Candidate | None:
         if partition.topic.shared.seconds() < self._not_before.get(partition.key, -math.inf):
@@ -230,6 +259,14 @@ class Compactor:
         if not is_overdue and backlog.dirty_ratio < policy.min_cleanable_dirty_ratio:
             return None
         return _Candidate(partition, log, backlog, is_overdue, was_open)
+
+
+def _is_left_to_users(partition: Partition) -> bool:
+    """Return whether only a user may open a log: after a crash all of it is read, which only the limit of the
+    age of its records is worth.
+    """
+    topic = partition.topic
+    return partition.key in topic.shared.unrecovered and topic.policy.max_compaction_lag_ms >= LONG_MAX
 
 
 def _backlog_of(partition: Partition, log: Log, now: Millis) -> Backlog:
