@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -257,6 +258,20 @@ def test_a_gap_begins_where_it_did_for_an_attempt_that_was_interrupted(tmp_path:
     assert [gap.since for gap in progress.of_log()[0].gaps] == [-1, (NOW + DAY_MS) * 1000]
     (row,) = offsets_as_of(str(target), NOW + 3 * DAY_MS).to_pylist()
     assert not row["is_known"]
+
+
+def test_a_gap_does_not_end_before_its_last_commit(tmp_path: Path) -> None:
+    """The clock of the machine that lands is behind that of the broker."""
+    broker, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    ahead = Millis(int(time.time() * 1000) + DAY_MS)
+    broker.ends[0] = 3  # compaction removed what was there
+    what = OffsetCommit(GroupId("g"), TopicName("t"), 0, 5, 0, "", ahead)
+    broker.append(0, [Record(*encode(what), ahead)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    (row,) = offsets_as_of(str(target), ahead - 1).to_pylist()
+    assert not row["is_known"]
+    (row,) = offsets_as_of(str(target), ahead).to_pylist()
+    assert (row["is_known"], row["committed_offset"]) == (True, 5)
 
 
 def test_two_attempts_at_one_file_do_not_disturb_each_other(

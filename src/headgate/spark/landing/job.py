@@ -338,18 +338,19 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
     A removed record was replaced before the range was read, by a record before the end of the log then. The
     log of share states is not compacted: only its beginning is removed.
     """
-    before = {done.where: done.before for done in found if done.where and done.has_gap}
+    times = {done.where: (done.before, done.until) for done in found if done.where and done.has_gap}
     torn = {done.where for done in found if done.is_torn}
-    if not before:
+    if not times:
         return {}
     logs = coordinator_logs(job.options, landed_tables.logs_of(progress.tables)).bounds
     now = time.time_ns() // 1000
     starts = {where: start for where, start, _ in progress.planned}
     gaps = {}
-    for where, since in before.items():
+    for where, (since, until) in times.items():
         start = starts[where] if where in progress.partitions else 0
         end = logs[where][0 if where.topic == SHARE_STATE_TOPIC else 1]
-        gaps[where] = Gap(start, end, since, now, end if where in torn else start)
+        # The clock here may be behind that of the broker.
+        gaps[where] = Gap(start, end, since, max(now, until), end if where in torn else start)
     return gaps
 
 

@@ -66,8 +66,8 @@ class Done:
     growing table.
 
     With `has_gap`, compaction had removed records of the range; with `is_torn` it did so while the range was
-    read. `before` is the latest time of the commits before the range, in us, -1 if there is none or it is not
-    known.
+    read. `before` and `until` are the latest time of the commits before the range, and before its end, in us;
+    -1 if there is none or it is not known.
     """
 
     where: TopicPartition | None
@@ -75,6 +75,7 @@ class Done:
     rows: dict[str, int]
     has_gap: bool = False
     before: int = current.NO_TIME
+    until: int = current.NO_TIME
     is_torn: bool = False
 
 
@@ -178,12 +179,12 @@ def land_range(task: LandingTask) -> Done | Smaller:
                 views[table] = ordered  # the offsets are saved in this order, too
     # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
     is_anew = has_gap and not task.is_first
-    before = current.NO_TIME
+    before = until = current.NO_TIME
     if offsets is not None:
-        before = _advance_offsets(task, offsets, views, is_anew)
+        before, until = _advance_offsets(task, offsets, views, is_anew)
     if state is not None:
         rows |= _advance_groups(task, state, views, is_anew)
-    return Done(task.where, read.epoch, rows, has_gap, before, read.is_torn)
+    return Done(task.where, read.epoch, rows, has_gap, before, until, read.is_torn)
 
 
 def _end_within(task: LandingTask, start: int, end: int) -> int:
@@ -328,10 +329,12 @@ def _check_state(task: LandingTask, what: str, end: int | None) -> None:
 
 def _advance_offsets(
     task: LandingTask, before: current.Offsets, views: dict[str, pa.Table], is_anew: bool
-) -> int:
-    """Bring `offsets_current` to the end of the range; return its latest time before the range, in us."""
+) -> tuple[int, int]:
+    """Bring `offsets_current` to the end of the range; return the latest times before the range and before its
+    end, in us.
+    """
     if before.end == task.end:
-        return before.time_before  # an earlier attempt has replaced the file
+        return before.time_before, before.last_time  # an earlier attempt has replaced the file
     target = Folder(task.target)
     after = replace(current.nothing_at(task.log_start), last_time=before.last_time) if is_anew else before
     for rows, end in _pieces(task, views, is_anew):
@@ -343,7 +346,7 @@ def _advance_offsets(
         save_offsets(target, tables.daily_file(task.where.partition, before.last_time), before)
     after = replace(after, time_before=before.last_time)
     save_offsets(target, tables.current_file(tables.OFFSETS_CURRENT, task.where.partition), after)
-    return before.last_time
+    return before.last_time, after.last_time
 
 
 def _advance_groups(
