@@ -260,6 +260,34 @@ def test_a_gap_begins_where_it_did_for_an_attempt_that_was_interrupted(tmp_path:
     assert not row["is_known"]
 
 
+def test_rows_that_only_an_interrupted_attempt_has_seen_may_have_been_replaced(tmp_path: Path) -> None:
+    """Compaction removed a record while the first attempt read, and one more before the second attempt."""
+
+    def committed_at(minute: int) -> Record:
+        at = Millis(NOW + minute * 60_000)
+        return Record(*encode(OffsetCommit(GroupId("g"), TopicName("t"), 0, minute, 0, "", at)), at)
+
+    def interrupted(tasks: Sequence[Task]) -> list[Result]:
+        run_here(tasks)
+        raise KeyboardInterrupt
+
+    broker, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    log = broker.directory / f"{TOPIC}-0" / f"{0:020}.log"
+    for minute in (0, 2):  # without the record of minute 1
+        broker.ends[0] = minute
+        broker.append(0, [committed_at(minute)])
+    with pytest.raises(KeyboardInterrupt):
+        land(str(broker.directory), str(target), interrupted, is_sampling=False)
+    log.unlink()
+    broker.ends[0] = 2
+    broker.append(0, [committed_at(2)])
+    land(str(broker.directory), str(target), is_sampling=False)
+    (row,) = offsets_as_of(str(target), NOW + 90_000).to_pylist()
+    assert not row["is_known"]
+    (row,) = offsets_now(str(target)).to_pylist()
+    assert (row["is_known"], row["committed_offset"]) == (True, 2)
+
+
 def test_a_gap_does_not_end_before_its_last_commit(tmp_path: Path) -> None:
     """The clock of the machine that lands is behind that of the broker."""
     broker, target = Broker(tmp_path / "data"), tmp_path / "tables"

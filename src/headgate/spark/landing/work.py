@@ -66,8 +66,8 @@ class Done:
     growing table.
 
     With `has_gap`, compaction had removed records of the range; with `is_torn` it did so while the range was
-    read. `before` and `until` are the latest time of the commits before the range, and before its end, in us;
-    -1 if there is none or it is not known.
+    read, or between two attempts at it. `before` and `until` are the latest time of the commits before the
+    range, and before its end, in us; -1 if there is none or it is not known.
     """
 
     where: TopicPartition | None
@@ -170,11 +170,13 @@ def land_range(task: LandingTask) -> Done | Smaller:
             return Smaller(task.where, end)
         read = read_range(task.options, replace(wanted, is_limited=False), _views_of(task))
     has_gap = read.has_gap or (task.is_first and task.start > 0)
-    rows, views = {}, read.rows
+    rows, views, is_torn = {}, read.rows, read.is_torn
     for table in tables.VIEWS:
         if table in task.tables:
             ordered = sorted_rows(views[table], tables.ORDER[table])
             rows[table] = _write(task, table, ordered, has_gap=has_gap)
+            # With rows of an earlier attempt, the range is of no single moment, either.
+            is_torn |= has_gap and _rows_there(task, table) > ordered.num_rows
             if table == tables.OFFSET_COMMITS:
                 views[table] = ordered  # the offsets are saved in this order, too
     # Compaction may have removed a key with its tombstone: the states are then made from the whole log.
@@ -184,7 +186,7 @@ def land_range(task: LandingTask) -> Done | Smaller:
         before, until = _advance_offsets(task, offsets, views, is_anew)
     if state is not None:
         rows |= _advance_groups(task, state, views, is_anew)
-    return Done(task.where, read.epoch, rows, has_gap, before, until, read.is_torn)
+    return Done(task.where, read.epoch, rows, has_gap, before, until, is_torn)
 
 
 def _end_within(task: LandingTask, start: int, end: int) -> int:
@@ -330,8 +332,8 @@ def _check_state(task: LandingTask, what: str, end: int | None) -> None:
 def _advance_offsets(
     task: LandingTask, before: current.Offsets, views: dict[str, pa.Table], is_anew: bool
 ) -> tuple[int, int]:
-    """Bring `offsets_current` to the end of the range; return the latest times before the range and before its
-    end, in us.
+    """Bring `offsets_current` to the end of the range; return the latest times before the range and
+    before its end, in us.
     """
     if before.end == task.end:
         return before.time_before, before.last_time  # an earlier attempt has replaced the file
