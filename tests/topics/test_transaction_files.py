@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.topics.disk import DATA, NOW, Disk, append, create, sync
 from tests.topics.transactions import Writer, committed
 
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
 from headgate.log.filesystem import read_file
 from headgate.log.memory_filesystem import Fault
 from headgate.log.transaction_index import ENTRY_BYTES, AbortedTransactions
@@ -177,6 +179,24 @@ def test_a_damaged_batch_stops_committed_readers(disk: Disk) -> None:
     partition = found(topics).partition(0)
     assert partition.last_stable_offset == int(second[:20])
     assert partition.high_watermark == 38
+
+
+@pytest.mark.parametrize("by_request", [True, False])
+def test_when_a_damaged_batch_is_deleted_committed_readers_go_on(disk: Disk, by_request: bool) -> None:
+    """By a request, or by retention, which does not wait for it: the disk would fill."""
+    written(disk, is_clean=True)
+    disk.files.remove(SNAPSHOT)
+    _, second, third = sorted(name for name in disk.files.listdir(DIRECTORY) if name.endswith(".log"))[:3]
+    disk.files.open(DIRECTORY / second).pwrite(b"\0", 22)
+    topics = disk.start()
+    partition = found(topics).partition(0)
+    assert partition.last_stable_offset == int(second[:20])
+    if by_request:
+        assert partition.delete_records(int(third[:20]))[0] == ErrorCode.NONE
+    else:
+        assert partition.apply_retention(Millis(NOW + 365 * 86_400_000)) > 1
+    assert partition.log_start_offset >= int(third[:20])
+    assert partition.last_stable_offset == 36, "where the open transaction begins"
 
 
 STEPS = st.lists(

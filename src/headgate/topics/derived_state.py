@@ -207,8 +207,12 @@ class DerivedState:
         self._tell_open_transactions()
 
     def transactions(self, log: Log) -> Transactions:
-        """Return the transactions of the log; load them again after a recovery. Raises OSError."""
-        if self._generation != log.generation:
+        """Return the transactions of the log; load them again after a recovery, or when a damaged batch among
+        them was deleted. Raises OSError.
+        """
+        damaged_at = self._transactions.stable_until
+        is_damage_gone = damaged_at is not None and damaged_at < log.log_start_offset
+        if self._generation != log.generation or is_damage_gone:
             self._await_after(log.log_end_offset)
             self.forget_producers()
             self._transactions, _ = load_transactions(log, self._snapshot_of(log))

@@ -474,7 +474,7 @@ class Partition(PartitionLog):
                 return 0
             before = log.log_start_offset
             segments = log.apply_retention(
-                now, policy.retention_ms, policy.retention_bytes, up_to=self._last_stable_offset(log)
+                now, policy.retention_ms, policy.retention_bytes, up_to=self._undecided_from(log)
             )
         except (OSError, CorruptBatch) as problem:
             self._log_problem("old records cannot be deleted", problem)

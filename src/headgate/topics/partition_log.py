@@ -333,6 +333,11 @@ class PartitionLog:
     def _high_watermark(self, log: Log) -> int:
         return log.durable_offset if self.topic.policy.is_durable else log.log_end_offset
 
+    def _undecided_from(self, log: Log) -> int:
+        """Return the last stable offset without regard to damaged batches: retention deletes those, too."""
+        undecided = self._derived.transactions(log).undecided_from(self._high_watermark(log))
+        return max(undecided, log.log_start_offset)
+
     def _last_stable_offset(self, log: Log) -> int:
         """Return the last stable offset of the open log."""
         return max(

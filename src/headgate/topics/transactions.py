@@ -108,6 +108,15 @@ class Transactions:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset, at most `high_watermark`, which never decreases."""
+        stable = self.undecided_from(high_watermark)
+        if self.stable_until is not None and self.stable_until < stable:
+            stable = self.stable_until
+        return stable
+
+    def undecided_from(self, high_watermark: int) -> int:
+        """Return the same without regard to damaged batches: where the first transaction begins that is open,
+        or whose marker is not below the high watermark.
+        """
         ended = self._ended
         while ended and ended[0][0] < high_watermark:
             ended.popleft()
@@ -116,8 +125,6 @@ class Transactions:
             stable = ended[0][1]
         if self._first_open is not None and self._first_open < stable:
             stable = self._first_open
-        if self.stable_until is not None and self.stable_until < stable:
-            stable = self.stable_until
         return stable
 
     def restore(self, transaction: OpenTransaction) -> None:
