@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from tests.log.compacting import drive
 from tests.topics.disk import DATA, NOW, Disk, append, batch, create, told, values
+from tests.topics.transactions import Writer
 
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import Millis, TopicId
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem, PowerCut
 from headgate.log.sync import SyncRequest
@@ -323,6 +324,41 @@ def test_damage_in_an_older_segment_stops_no_producer(disk: Disk) -> None:
     assert found is not None
     assert append(found, b"a", producer=(7, 0, 40)) == 40
     assert found.partition(0).append(batch(b"a", producer=(7, 0, 99)), NOW).error
+
+
+@pytest.mark.parametrize("way", ["killed", "stopped", "recovered"])
+def test_a_producer_continues_whose_records_were_deleted(disk: Disk, way: str) -> None:
+    """Kafka Streams deletes what it has read, up to the marker of the transaction: the producer's next batch
+    is in order.
+    """
+    topics = disk.start()
+    topic = create(topics, disk, "letters")
+    writer = Writer(topic, 7)
+    writer.write(b"a", b"b")
+    marker = writer.end(is_committed=True)
+    assert topic.partition(0).delete_records(marker) == (ErrorCode.NONE, marker)
+    if way == "killed":
+        disk.files.kill()
+    elif way == "stopped":
+        topics.close()
+    else:
+        topic.partition(0).log.recover()
+    if way != "recovered":
+        topics = disk.start()
+    writer.topic = topics.all()[0]
+    writer.write(b"c")
+
+
+def test_a_repeated_batch_is_known_after_retention_and_a_restart(disk: Disk) -> None:
+    """An idempotent producer may send the last batch again, though its records are deleted."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", retention_ms="1000")
+    append(topic, b"a", producer=(7, 0, 0))
+    assert topic.partition(0).apply_retention(Millis(NOW + 1001)) == 1
+    disk.files.kill()
+    again = disk.start().all()[0].partition(0)
+    repeated = again.append(batch(b"a", producer=(7, 0, 0)), NOW)
+    assert (repeated.error, repeated.base_offset, again.log_end_offset) == (ErrorCode.NONE, 0, 1)
 
 
 def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:

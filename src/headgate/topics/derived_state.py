@@ -52,6 +52,7 @@ class DerivedState:
         "_generation",
         "_index",
         "_producers",
+        "_snapshot_end",
         "_topic",
         "_transactions",
         "appended_bytes",
@@ -73,6 +74,8 @@ class DerivedState:
         self.appended_bytes = 0
         """Bytes appended since the log was opened."""
         self.snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
+        self._snapshot_end = 0
+        """The end of the log at the last snapshot since the log was opened."""
 
     def opened(self, opened: Opened) -> None:
         """Use the state of a log that was opened."""
@@ -86,6 +89,7 @@ class DerivedState:
 
     def truncated(self, end_offset: int) -> None:
         """Discard the state of the truncated part of the log."""
+        self._snapshot_end = 0
         self._await_after(end_offset)
         self.forget_producers()
         self.epochs.truncate(end_offset)
@@ -268,6 +272,14 @@ class DerivedState:
         except OSError as problem:
             self._tell_not_kept(problem)
 
+    def start_moved(self, log: Log) -> None:
+        """Write a snapshot if records were deleted that alone tell the state of a producer: the next start,
+        or a recovery, could not read it from the log.
+        """
+        producers = () if self._producers is None else self._producers.items()
+        if any(one.is_told_in(self._snapshot_end, log.log_start_offset) for _, one in producers):
+            self.save_snapshot_aside(log)
+
     def save_snapshot_aside(self, log: Log) -> None:
         """Take a snapshot now, and let another thread write it: ten thousand producers take a while."""
         work, generation = self._snapshot(log), log.generation
@@ -298,6 +310,7 @@ class DerivedState:
         except (OSError, CorruptBatch) as problem:
             self._tell_not_kept(problem)
             return None
+        self._snapshot_end = snapshot.end_offset
         return partial(save_snapshot, self._topic.shared.fs, self._directory, snapshot, copied)
 
     def _tell_not_kept(self, problem: BaseException) -> None:

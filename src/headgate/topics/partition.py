@@ -454,6 +454,7 @@ class Partition(PartitionLog):
                 return ErrorCode.NONE, 0
             if offset > log.log_start_offset:
                 log.delete_before(offset)
+                self._derived.start_moved(log)
                 self._announcements.wake_all()
             return ErrorCode.NONE, log.log_start_offset
         except OSError as problem:
@@ -480,6 +481,7 @@ class Partition(PartitionLog):
             self._log_problem("old records cannot be deleted", problem)
             return 0
         if segments:
+            self._derived.start_moved(log)
             self._log_retention(before, log.log_start_offset, segments)
         return segments
 

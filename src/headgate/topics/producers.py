@@ -94,6 +94,11 @@ class ProducerState:
         """The last sequence in this epoch; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else -1
 
+    def is_told_in(self, first: int, end: int) -> bool:
+        """Return whether the last batch, or the last marker, is at or after `first`, and before `end`."""
+        last_offset = self.batches[-1].last_offset if self.batches else -1
+        return first <= last_offset < end or first <= self.marker_at < end
+
 
 class ProducerCopy(NamedTuple):
     """The state of a producer as of a moment."""
