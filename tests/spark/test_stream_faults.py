@@ -212,6 +212,26 @@ def test_expired_records_do_not_count_for_the_limit_of_a_batch(
     assert places(lenient.checkpoint.rows, 1) == [9]
 
 
+def test_a_partition_that_is_paused_when_its_batch_was_not_committed_is_no_rewind(
+    start: Start, broker: headgate.Broker, admin: Admin, topic: str
+) -> None:
+    """After the resume its rows are not delivered again, although there was a batch without it meanwhile."""
+    checkpoint, where = Checkpoint(), TopicPartition(TopicName(topic), 1)
+    first = start(checkpoint)
+    first.trigger()
+    first.stop()
+    assert committed(admin, topic) == [0, 0]
+    admin.pause_partitions(topic, [where])
+    second = start(checkpoint)
+    produce(broker, topic, 0, 1)
+    assert places(second.trigger(), 0) == [10]
+    admin.resume_partitions(topic, [where])
+    produce(broker, topic, 1, 2)
+    assert places(until(second, bool), 1) == [10, 11]
+    second.trigger()
+    assert committed(admin, topic) == [11, 12]
+
+
 def test_a_batch_after_expired_records_is_delivered_once(
     start: Start, broker: headgate.Broker, admin: Admin, topic: str
 ) -> None:

@@ -13,16 +13,14 @@ from headgate.wire.extensions.describe_offset_history import DescribeOffsetHisto
 
 def set_by_administrators(
     cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]
-) -> frozenset[TopicPartition]:
-    """Return the partitions whose last change was made by an administrator: a reset, an undo, a restore.
+) -> dict[TopicPartition, bool]:
+    """Return whether the last change of each partition was an administrator's: a reset, an undo, a restore.
 
     Partitions for which the history does not tell it are left out. Raises the errors of
     `headgate.client.errors`.
     """
     asked = {topic: list(indexes) for topic, indexes in by_topic(dict.fromkeys(partitions, True)).items()}
     if not asked or DescribeOffsetHistoryRequest.API_KEY not in cluster.coordinator(group_id).versions:
-        return frozenset()
+        return {}
     history = list_changes(cluster, group_id, asked, since=None, until=None, limit=1)
-    return frozenset(
-        each.partition for each in history.partitions if each.changes and each.changes[0].author is not None
-    )
+    return {each.partition: each.changes[0].author is not None for each in history.partitions if each.changes}

@@ -292,7 +292,7 @@ class StreamGroup:
 
     def _restored(
         self, start: StreamOffsets, view: MemberView, committed: Mapping[TopicPartition, CommittedOffset]
-    ) -> frozenset[TopicPartition]:
+    ) -> dict[TopicPartition, bool]:
         unclear = [
             where
             for where, before in start.positions.items()

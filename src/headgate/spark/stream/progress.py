@@ -14,7 +14,8 @@ Rules:
    added since are read from their start. No record is left out.
 4. An administrator can restore exactly the commit before the stream's last one, offset and metadata. For the
    offsets alone that is a crash between a batch and its commit. So when a stream starts and finds an
-   earlier offset in its own epoch, the coordinator's history tells who made the last change.
+   earlier offset in its own epoch, the coordinator's history tells who made the last change. Without a
+   history (Kafka), it is a restore if the offset is from before the last batch.
 5. A revoked partition is committed a last time, then released. It does not advance until it is assigned
    again.
 6. A topic that was deleted and created again starts anew, in a higher epoch: also a partition that the new
@@ -26,8 +27,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from headgate.client.membership import MemberView
 from headgate.client.offsets import CommittedOffset
@@ -54,13 +56,14 @@ def next_step(
     committed: Committed,
     known: Committed,
     first_offsets: Mapping[TopicPartition, int],
-    restored: Collection[TopicPartition] = (),
+    restored: Mapping[TopicPartition, bool] = MappingProxyType({}),
 ) -> Step:
     """Compare the end of the last finished batch with the group's offsets.
 
     `known` are the offsets that this process committed or found last, `first_offsets` those at which
     new partitions start (`is_new`) for which nothing is committed; all of these must be among them.
-    `restored` are the partitions of which an administrator made the last commit (`is_unclear`).
+    `restored` tells of partitions for which it is unclear whether an administrator made the last commit
+    (`is_unclear`), as far as the history knows.
     """
     positions = {where: position.at_end() for where, position in start.positions.items()}
     commits: dict[TopicPartition, CommittedOffset] = {}
@@ -82,7 +85,7 @@ def next_step(
             epoch = _epoch_of_new(now, view, before)
         elif now is None:
             first, offset, epoch = before.start, before.end, before.epoch
-        elif where in view.assigned and (where in restored or is_rewind(before, now, known.get(where))):
+        elif where in view.assigned and restored.get(where, is_rewind(before, now, known.get(where))):
             first = offset = now.offset
             epoch = _epoch_after(before, now, view)
         elif before.end > now.offset:
