@@ -12,7 +12,7 @@ from tests.api_topics.node import LostCall, OneNode
 from tests.log.compacting import drive
 from tests.topics.disk import NOW, batch
 
-from headgate.api import k00_produce, k01_fetch
+from headgate.api import k00_produce, k01_fetch, k44_incremental_alter_configs
 from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
@@ -20,10 +20,16 @@ from headgate.log.filesystem import Fault
 from headgate.log.log import Log
 from headgate.server.log_gauges import log_gauges
 from headgate.topics.appends import Budget
+from headgate.topics.configs import ResourceType
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 ALL = -1
@@ -734,6 +740,31 @@ def test_flush_ms_syncs_a_page_cache_topic(node: OneNode, acks: int) -> None:
         node.pass_time(1)
         assert _unsynced(topic) == 0
         node.pass_time(5000)
+
+
+@pytest.mark.parametrize("is_produced_after", [False, True])
+@pytest.mark.parametrize(
+    ("setting", "due_ms"),
+    [({"flush.ms": "1000"}, 1000), ({"flush.ms": "0"}, 0), ({"flush.messages": "1"}, 0)],
+)
+def test_a_lower_limit_of_unsynced_records_applies_at_once(
+    node: OneNode, setting: dict[str, str], due_ms: int, is_produced_after: bool
+) -> None:
+    """Also to records that were produced before it, under a limit of half a day."""
+    topic = node.topic("letters", headgate_durability="page-cache", flush_ms="43200000")
+    produce(node, batch(b"a"))
+    configs = [AlterableConfig(name=name, value=value) for name, value in setting.items()]
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name="letters", configs=configs
+    )
+    node.ask(k44_incremental_alter_configs.API, IncrementalAlterConfigsRequest(resources=[resource]))
+    if is_produced_after:
+        produce(node, batch(b"b"))
+    if due_ms:
+        node.pass_time(due_ms - 1)
+        assert _unsynced(topic) == 1 + is_produced_after
+        node.pass_time(1)
+    assert _unsynced(topic) == 0
 
 
 def test_a_planned_sync_of_a_deleted_topic_does_nothing(node: OneNode) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headgate.api.administration import in_words, log_change
+from headgate.api.background_syncs import sync_after_change
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.domain.broker_settings import ALWAYS
 from headgate.domain.errors import ErrorCode
@@ -104,12 +105,7 @@ def _change_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Settin
 
     def when_made() -> None:
         change.when_made()
-        if not topic.policy.is_durable:
-            return
-        # Records in the page cache become invisible to readers until they are synced.
-        for partition in topic.open_partitions():
-            if partition.log.needs_sync:
-                node.durability.when_durable(partition.log, partition.synced)
+        sync_after_change(node, topic)
 
     return SettingsChange(change.event, when_made)
 

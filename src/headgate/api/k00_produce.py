@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from headgate.api import denials
+from headgate.api.background_syncs import plan_flush, sync_in_background
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_needs
 from headgate.api.produced_transactions import (
@@ -128,9 +129,9 @@ class _Produce:
         if partition.topic.policy.is_durable or partition.is_flush_due:
             self._to_be_synced.append((partition, partition.log, result))
         elif partition.log.has_unsynced_closed_segments:
-            _sync_in_background(self._node, partition, partition.log)
-        elif (flush_ms := partition.plan_flush()) is not None:
-            self._node.call_later(flush_ms, partial(_flush, self._node, partition))
+            sync_in_background(self._node, partition, partition.log)
+        else:
+            plan_flush(self._node, partition)
 
     def _appended_later(
         self, partition: Partition, outcome: AppendResult, result: PartitionProduceResponse
@@ -146,7 +147,7 @@ class _Produce:
             if self._acks == ALL:
                 self._wait_for(partition, log, result)
             else:
-                _sync_in_background(self._node, partition, log)
+                sync_in_background(self._node, partition, log)
 
     def _wait_for(self, partition: Partition, log: Log, result: PartitionProduceResponse) -> None:
         """Delay the response until the partition's log is durable up to now."""
@@ -333,17 +334,6 @@ def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData])
     if request.transactional_id is None and any(is_transactional(data.records) for data in partitions):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
-
-
-def _sync_in_background(node: Node, partition: Partition, log: Log) -> None:
-    """Start a sync that no response waits for; readers see the records after it."""
-    node.durability.when_durable(log, partition.synced)
-
-
-def _flush(node: Node, partition: Partition) -> None:
-    """Sync records that are older than the topic's `flush.ms`."""
-    if partition.flush_begins():
-        _sync_in_background(node, partition, partition.log)
 
 
 def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic | ErrorCode:

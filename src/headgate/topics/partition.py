@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,11 +60,12 @@ class ReadResult(NamedTuple):
 class Partition(PartitionLog):
     """One partition of a topic; created by the topic. Its state on disk is its log."""
 
-    __slots__ = ("_is_flush_planned",)
+    __slots__ = ("_flush_at",)
 
     def __init__(self, topic: OwningTopic, index: int) -> None:
         super().__init__(topic, index)
-        self._is_flush_planned = False
+        self._flush_at = math.inf
+        """When the next planned sync begins, in seconds of the steady clock."""
 
     @property
     def current(self) -> Partition | None:
@@ -312,18 +314,23 @@ class Partition(PartitionLog):
         return policy.flush_ms == 0 or log.log_end_offset - log.durable_offset >= policy.flush_messages
 
     def plan_flush(self) -> int | None:
-        """Return the delay in ms until the next sync of the log; None if one is planned, or disabled.
+        """Return the delay in ms until the next sync; None if one is planned until then, or disabled.
 
         The caller syncs at that time, and calls `flush_begins` before.
         """
-        if self._is_flush_planned or self.topic.policy.flush_ms >= LONG_MAX:
+        flush_ms = self.topic.policy.flush_ms
+        if flush_ms >= LONG_MAX:
             return None
-        self._is_flush_planned = True
-        return min(self.topic.policy.flush_ms, DAY_MS)
+        delay_ms = min(flush_ms, DAY_MS)
+        flush_at = self.topic.shared.seconds() + delay_ms / 1000
+        if self._flush_at <= flush_at:
+            return None
+        self._flush_at = flush_at
+        return delay_ms
 
     def flush_begins(self) -> bool:
         """Note that the planned sync begins; return whether there is something to sync."""
-        self._is_flush_planned = False
+        self._flush_at = math.inf
         return self._log is not None and self._log.failure is None and self._log.needs_sync
 
     def synced(self, is_durable: bool) -> None:
