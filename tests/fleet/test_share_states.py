@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,31 @@ def test_what_was_removed_before_it_was_landed_is_unknown(tmp_path: Path) -> Non
     land(str(source.directory), target, tables=TABLES)
     assert known() == {("a", 0): (False, None), ("a", 1): (False, None), ("sg", 5): (True, 0)}
     assert {row["is_known"] for row in share_states_as_of(target, NOW).to_pylist()} == {True, False}
+
+
+def test_a_state_without_the_records_of_a_deleted_date_is_unknown(tmp_path: Path) -> None:
+    """Until its next snapshot."""
+    source, target = Broker(tmp_path / "data"), tmp_path / "tables"
+    shares = source.another_log(SHARE_STATE_TOPIC)
+    of_days: list[ShareRecord] = [
+        snapshot(0, 5),
+        update(0, 50),
+        update(0, UNCHANGED),
+        snapshot(1, 60),
+        update(1, 70),
+    ]
+    for day, record in enumerate(of_days):
+        shares.append(0, [Record(*encode_share(record), NOW + day * 86_400_000)])
+        land(str(source.directory), str(target), tables=TABLES)
+
+    def known() -> list[tuple[bool, int | None]]:
+        found = [share_states_as_of(str(target), NOW + day * 86_400_000).to_pylist() for day in range(5)]
+        return [(row["is_known"], row["start_offset"]) for (row,) in found]
+
+    every = [(True, 5), (True, 50), (True, 50), (True, 60), (True, 70)]
+    assert known() == every
+    shutil.rmtree(target / "share_deliveries" / "log_partition=0" / "date=2023-11-15")
+    assert known() == [(False, None)] * 3 + every[3:], "the second record may be of any of these days"
 
 
 def test_after_a_record_that_cannot_be_read_the_state_is_unknown(tmp_path: Path) -> None:

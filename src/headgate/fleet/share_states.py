@@ -6,7 +6,7 @@ A state is the last snapshot and the updates after it, merged by the share coord
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from headgate.records.share_batches import BatchRows, DeliveryState, StateBatche
 from headgate.records.share_state_model import UNCHANGED, ShareKey, ShareSnapshot, ShareUpdate
 from headgate.spark.landing import LandingRefused, tables
 from headgate.spark.landing.files import Folder
-from headgate.spark.landing.progress import Gap, LandedPartition, read_progress
+from headgate.spark.landing.progress import LandedPartition, read_progress
 from headgate.spark.schemas import SHARE_DELIVERIES, SHARE_STATES, arrow_schema
 
 SCHEMA: pa.Schema = arrow_schema(SHARE_STATES)
@@ -56,7 +56,8 @@ def share_states_as_of(target: str, time: datetime | int, group_id: str | None =
     The time is a datetime with a time zone, or in ms since the epoch.
 
     The time of a record is the latest timestamp in the log up to it. A state that is not known has
-    `is_known` false: its snapshot, or a later record, was removed before it was landed, or cannot be read.
+    `is_known` false: its snapshot, or a later record, was removed before it was landed or with the folder of
+    its date, or cannot be read.
     Raises LandingRefused if the target has no table `share_deliveries`, OSError, OptionError if it is no
     folder or URI, and ValueError or TypeError for what is no time.
     """
@@ -86,9 +87,9 @@ class _Share:
             case _:  # a record that cannot be read: nothing is known until the next snapshot
                 self.state = None
 
-    def is_known(self, gaps: Sequence[Gap]) -> bool:
+    def is_known(self, complete_from: int) -> bool:
         """Return whether the state has all records since its snapshot."""
-        return self.state is not None and all(self.snapshot_offset >= gap.end for gap in gaps)
+        return self.state is not None and self.snapshot_offset >= complete_from
 
 
 def _states(target: Folder, time_us: int | None, group_id: str | None) -> pa.Table:
@@ -110,27 +111,45 @@ def _states_of(
     """Yield the states of one partition of the log."""
     shares: dict[Place, _Share] = {}
     end = landed.end
-    for found in _pieces(target, partition, landed.end):
+    files = _files(target, partition, landed.end)
+    for found in _pieces(target, files):
         cut = _cut(found, time_us)
         _apply(shares, _chosen(found, end if cut is None else cut, group_id))
         if cut is not None:
             end = cut
             break
-    gaps = [gap for gap in landed.gaps if gap.start < end]
+    complete_from = _complete_from(landed, files.values(), end)
     for place, share in shares.items():
-        yield _row(place, share, partition, is_known=share.is_known(gaps))
+        yield _row(place, share, partition, is_known=share.is_known(complete_from))
 
 
-def _pieces(target: Folder, partition: int, end: int) -> Iterator[pa.Table]:
-    """Yield the landed records of a partition of the log, range by range, each in log order."""
-    folder = f"{tables.SHARE_DELIVERIES}/log_partition={partition}"
-    names = tables.whole_files(target.names(folder))
+def _files(target: Folder, partition: int, end: int) -> dict[str, tuple[int, int]]:
+    """Return the files of a partition of the log up to an offset, and the offsets of each, in their order."""
+    names = tables.whole_files(target.names(f"{tables.SHARE_DELIVERIES}/log_partition={partition}"))
     bounds = {name: tables.bounds_in(name) for name in names}
-    names = sorted((name for name in names if bounds[name][1] <= end), key=bounds.__getitem__)
+    return {name: bounds[name] for name in sorted(names, key=bounds.__getitem__) if bounds[name][1] <= end}
+
+
+def _complete_from(landed: LandedPartition, files: Iterable[tuple[int, int]], end: int) -> int:
+    """Return the offset from which on all records before `end` are there.
+
+    Others were removed from the log before they were landed, or with the folders of their dates.
+    """
+    found = max((gap.end for gap in landed.gaps if gap.start < end), default=0)
+    at = landed.start
+    for start, following in files:
+        if at < min(start, end):
+            found = max(found, min(start, end))
+        at = max(at, following)
+    return found
+
+
+def _pieces(target: Folder, files: Mapping[str, tuple[int, int]]) -> Iterator[pa.Table]:
+    """Yield the records of files, range by range, each in log order."""
     # Files of two dates may overlap: a row is passed on when no later file can have one before it.
     held = _TABLE_SCHEMA.empty_table()
-    for name in names:
-        is_due = pc.less(held["log_offset"], bounds[name][0])
+    for name, (start, _) in files.items():
+        is_due = pc.less(held["log_offset"], start)
         yield held.filter(is_due)
         new = target.read_table(name, _TABLE_SCHEMA.names).select(_TABLE_SCHEMA.names)
         held = pa.concat_tables([held.filter(pc.invert(is_due)), new]).sort_by([("log_offset", "ascending")])
