@@ -203,8 +203,9 @@ def test_what_compaction_removed_is_reported_and_never_guessed(tmp_path: Path) -
         printed = CliRunner().invoke(
             app, ["spark", "offsets", late, "--as-of", "2020-01-01T00:00:00", "--output", "json"]
         )
-        rows = json.loads(printed.output)["offsets"]
+        rows = json.loads(printed.stdout)["offsets"]
         assert printed.exit_code == 1
+        assert "removed records of that time before they were landed (log_partition 0)" in printed.stderr
         assert {row["committed_offset"] for row in rows} == {"unknown"}
         printed = CliRunner().invoke(app, ["spark", "offsets", late, "--group", "nobody"])
         assert printed.exit_code == 0

@@ -49,6 +49,7 @@ from headgate.spark.landing import (
     LandingFailed,
     LandingRefused,
     files,
+    gaps_at,
     land,
     landed_until,
     offsets_as_of,
@@ -286,6 +287,26 @@ def test_rows_that_only_an_interrupted_attempt_has_seen_may_have_been_replaced(t
     assert not row["is_known"]
     (row,) = offsets_now(str(target)).to_pylist()
     assert (row["is_known"], row["committed_offset"]) == (True, 2)
+
+
+def test_an_offset_of_which_no_record_is_left_is_not_told_as_none(tmp_path: Path) -> None:
+    """Compaction removed its commit and its tombstone, so a time in the gap has exit code 1."""
+    broker, target = Broker(tmp_path / "data"), str(tmp_path / "tables")
+    broker.append(0, [commit(1)])
+    land(str(broker.directory), target, is_sampling=False)
+    when, words = "2023-11-15T22:14:00", ["spark", "offsets", target, "--as-of"]
+    printed = CliRunner().invoke(app, [*words, when])
+    assert (printed.exit_code, gaps_at(target, datetime.fromisoformat(f"{when}Z"))) == (0, [])
+    broker.ends[0] = 4  # compaction removed the records of group h
+    broker.append(0, [later_commit(2, 3)])
+    land(str(broker.directory), target, is_sampling=False)
+    assert gaps_at(target, datetime.fromisoformat(f"{when}Z")) == [0]
+    for group in (["--group", "h"], []):
+        printed = CliRunner().invoke(app, [*words, when, *group])
+        assert printed.exit_code == 1
+        assert "before they were landed (log_partition 0)" in printed.stderr
+    printed = CliRunner().invoke(app, [*words, "2023-11-14T22:13:00"])
+    assert (printed.exit_code, "were landed" in printed.stderr) == (0, False), "before the gap"
 
 
 def test_a_gap_does_not_end_before_its_last_commit(tmp_path: Path) -> None:

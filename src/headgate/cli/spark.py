@@ -250,21 +250,25 @@ def offsets(
     as_of: AsOf = None,
     output: Output = "table",
 ) -> None:
-    """Print committed offsets from landed tables, now or as of a time. Needs neither Spark nor a broker."""
+    """Print committed offsets from landed tables, now or as of a time.
+
+    Needs neither Spark nor a broker. The exit code is 1 if an offset is unknown, or may be missing.
+    """
     from headgate.cli.printing import print_rows
 
     try:
-        from headgate.spark.landing import offsets_as_of, offsets_now
+        from headgate.spark.landing import gaps_at, offsets_as_of, offsets_now
     except ModuleNotFoundError as problem:
         raise _failed("offsets", f"{problem}: pip install 'headgate[spark]'") from problem
-    found = _landed(
-        "offsets",
-        target,
-        output,
-        as_of,
-        lambda: offsets_now(target, group),
-        lambda at: offsets_as_of(target, at, group),
-    )
+    gaps: list[int] = []
+
+    def at(time: datetime) -> Table:
+        found = offsets_as_of(target, time, group)
+        of_group = set(found["log_partition"].to_pylist()) if group is not None else set()
+        gaps.extend(number for number in gaps_at(target, time) if not of_group or number in of_group)
+        return found
+
+    found = _landed("offsets", target, output, as_of, lambda: offsets_now(target, group), at)
     rows = found.select(_PRINTED).to_pylist()
     for row in rows:
         if row["commit_timestamp"] is not None:
@@ -274,7 +278,13 @@ def offsets(
     print_rows(rows, [column for column in _PRINTED if column != "is_known"], "offsets", output)
     if not rows:
         say(_nothing("committed offsets", group, as_of))
-    if any(row["committed_offset"] == _UNKNOWN for row in rows):
+    if gaps:
+        numbers = ", ".join(map(str, gaps[:_MOST_NAMED])) + (", ..." if len(gaps) > _MOST_NAMED else "")
+        say(
+            f"compaction had removed records of that time before they were landed (log_partition {numbers}): "
+            "an offset that was deleted since has no row, and is unknown, too"
+        )
+    if gaps or any(row["committed_offset"] == _UNKNOWN for row in rows):
         raise typer.Exit(1)
 
 
@@ -371,6 +381,8 @@ def _batch_text(batch: dict[str, Any]) -> str:
 
 
 _UNKNOWN = "unknown"
+_MOST_NAMED = 5
+"""How many partitions with a gap are named."""
 _SHARE_STATE = [
     "group_id",
     "topic_id",

@@ -14,7 +14,7 @@ Only durable records are landed: up to the sync mark of a Headgate data director
 checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
-from headgate.spark.landing.as_of import landed_until, offsets_as_of, offsets_now
+from headgate.spark.landing.as_of import gaps_at, landed_until, offsets_as_of, offsets_now
 from headgate.spark.landing.job import (
     Landed,
     LandingFailed,
@@ -33,6 +33,7 @@ __all__ = [
     "LandingFailed",
     "LandingRefused",
     "SourceAway",
+    "gaps_at",
     "land",
     "landed_until",
     "landings",

@@ -55,11 +55,22 @@ def offsets_as_of(target: str, time: datetime | int, group_id: str | None = None
     The time is a datetime with a time zone, or in ms since the epoch.
 
     Like `Admin.offsets_as_of`, it counts a commit from its commit timestamp on. An offset that is not known
-    has a row with `is_known` false; without a row, there was no offset. A time after `landed_until` gives
-    what is landed. Raises LandingRefused if the target has no such tables, OSError, OptionError if it is no
-    folder or URI, and ValueError or TypeError for what is no time.
+    has a row with `is_known` false; without a row, there was no offset, unless the time is in a gap
+    (`gaps_at`). A time after `landed_until` gives what is landed. Raises LandingRefused if the target has no
+    such tables, OSError, OptionError if it is no folder or URI, and ValueError or TypeError for what is no
+    time.
     """
     return _sorted(_as_of(Folder(target), millis(time) * 1000 + 999, group_id))
+
+
+def gaps_at(target: str, time: datetime | int) -> list[int]:
+    """Return the partitions of `__consumer_offsets` with a gap at a time.
+
+    Compaction removed records from them before they were landed. An offset of which it also removed the last
+    record, because the offset was deleted, has no row. Raises as `offsets_as_of`.
+    """
+    time_us = millis(time) * 1000 + 999
+    return [number for number, one in _partitions(Folder(target)).items() if _gaps_at(one, time_us)]
 
 
 def offsets_now(target: str, group_id: str | None = None) -> pa.Table:
@@ -115,11 +126,15 @@ def _as_of(target: Folder, time_us: int, group_id: str | None) -> Iterator[pa.Ta
         found = advance(
             base, tail.commits(COMMITS_SCHEMA, _is_due(time_us), chosen), tail.markers(time_us), landed.end
         )
-        gaps = [gap for gap in landed.gaps if gap.since <= time_us < gap.until]
+        gaps = _gaps_at(landed, time_us)
         rows = _of_group(found.rows, group_id)
         yield _result(rows, _is_known(rows["log_offset"], gaps), partition)
         if gaps:
             yield _unknown(rows, tail.commits(_KEY_SCHEMA, _is_later(time_us), chosen), partition)
+
+
+def _gaps_at(landed: LandedPartition, time_us: int) -> list[Gap]:
+    return [gap for gap in landed.gaps if gap.since <= time_us < gap.until]
 
 
 def _snapshot(target: Folder, partition: int, time_us: int) -> Offsets | None:
