@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -158,7 +159,23 @@ def test_an_idle_connection_that_the_node_has_closed_is_not_used(start_node: Sta
     with pytest.raises(ConnectionFailed, match="is closed"):
         connection.request(HeartbeatRequest())
     assert [key for key, _ in node.requests].count(HEARTBEAT) == 1
-    connection.close()
+
+
+def test_a_port_that_closes_at_once_is_told_with_what_it_may_need() -> None:
+    """Whether the end comes before or after the first request is sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        for _ in range(50):
+            with pytest.raises(ConnectionFailed, match=r"security\.protocol"):
+                Connection(host, port, 5)
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize(

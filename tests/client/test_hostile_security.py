@@ -437,6 +437,10 @@ def test_a_token_server_that_is_away_may_come_back(
         admin.topics()
     assert type(failed.value) is AuthenticationFailed
     assert time.monotonic() - began < 20
+    with Cluster(f"{node.host}:{node.port}", 1, security=security) as reached:
+        reached._was_reached = True  # its URL is right
+        with pytest.raises(NoNodeReachable):
+            reached.any_node()
 
 
 def test_a_fork_while_another_thread_asks_for_a_token_leaves_the_child_able_to_ask(listen: Listen) -> None:

@@ -7,6 +7,7 @@ import errno
 import pytest
 from tests.log.support import DIRECTORY, Place, append, contents, filled, first_at, names, sync
 
+from headgate.log.batch import read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem
 from headgate.log.log import LogSettings
 
@@ -103,3 +104,22 @@ def test_an_outdated_index_is_removed(files: MemoryFileSystem, place: Place) -> 
     log = place.open()
     for offset in range(15):
         assert first_at(log, 1000 + offset) == (1000 + offset, offset)
+
+
+def test_a_disk_that_fails_while_an_index_is_built_hides_no_batches(files: MemoryFileSystem) -> None:
+    """The read that meets the error raises it, and the next one finds every batch."""
+    place = Place(files, settings=LogSettings(segment_bytes=3_000_000, index_interval_bytes=200))
+    log = place.open()
+    while log.segment_count < 3:
+        append(log, size=60_000)
+    log.close()
+    first = log.segments.closed[0]
+    for suffix in (".index", ".timeindex"):
+        files.remove(first.path(suffix))
+    log = place.open(clean=True)
+    files.inject(Fault(kind="pread", after=2, path_ends=first.path().name))
+    offset = first.next_offset - 2
+    with pytest.raises(OSError, match="Input/output"):
+        log.read(offset, 1)
+    assert read_header(log.read(offset, 1)).base_offset == offset
+    assert first_at(log, 1000 + offset) == (1000 + offset, offset)

@@ -11,6 +11,7 @@ from headgate.log.backlog import backlog_of
 from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import Log, LogSettings, OffsetOutOfRange
+from headgate.log.segment import Segment
 from headgate.log.swap import save_compacted_to
 
 
@@ -134,8 +135,12 @@ def _open_files(log: Log) -> int:
     return sum(segment._file is not None for segment in log.segments.closed)
 
 
-def test_a_reader_of_a_whole_log_leaves_few_files_and_indexes_behind(place: Place) -> None:
+@pytest.mark.interpreted
+def test_a_reader_of_a_whole_log_leaves_few_files_and_indexes_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their number does not grow with the log."""
+    monkeypatch.setattr("headgate.log.segments._MOST_INDEXES_KEPT", 4)
     filled(place, 200)[0].close()
     log = place.open(clean=True)
     assert len(log.segments) > 15
@@ -143,6 +148,30 @@ def test_a_reader_of_a_whole_log_leaves_few_files_and_indexes_behind(place: Plac
         assert log.read(offset, 1)
         assert _open_files(log) <= 1
     assert sum(segment._offset_index is not None for segment in log.segments.closed) <= 6
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 30])
+def test_readers_at_several_places_do_not_load_indexes_again_and_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+) -> None:
+    """As long as the indexes are small: to load one takes milliseconds."""
+    monkeypatch.setattr("headgate.log.segments._INDEXED_BYTES_KEPT", kept_bytes)
+    filled(place, 200)[0].close()
+    log = place.open(clean=True)
+    loads: list[int] = []
+    read_indexes = Segment.read_indexes
+
+    def counting(segment: Segment) -> bool:
+        loads.append(segment.base_offset)
+        return read_indexes(segment)
+
+    monkeypatch.setattr(Segment, "read_indexes", counting)
+    places = [segment.base_offset for segment in log.segments.closed[:6]]
+    for _ in range(5):
+        for offset in places:
+            assert log.read(offset, 1)
+    assert len(loads) == (6 if kept_bytes else 30)
 
 
 def test_a_walk_and_searches_leave_no_files_of_closed_segments_open(place: Place) -> None:

@@ -178,7 +178,7 @@ class Cluster:
             except (ConnectionFailed, RequestTimedOut) as error:
                 failures.append(error)
         text = "; ".join(map(str, failures))
-        if not self.waits_for_nodes:
+        if not (self.waits_for_nodes or self._was_reached):  # a port and a URL that worked once are not wrong
             if all(isinstance(error, TlsInterrupted) for error in failures):
                 raise TlsFailed(text)  # probably a port without TLS: no reason to try again
             if all(isinstance(error, AuthenticationInterrupted) for error in failures):

@@ -311,7 +311,10 @@ class Connection:
             ]
         except (UnicodeEncodeError, UnwritableMessage) as problem:
             raise Unsendable(f"{name} cannot be sent: {problem}") from problem
-        if not self.is_open:
+        # Before the first answer the exchange itself tells why the node closes the connection.
+        is_closed = not self.is_open if self._is_answering else self._socket.fileno() == -1
+        if is_closed:
+            self.close()
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(

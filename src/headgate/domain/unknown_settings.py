@@ -14,7 +14,6 @@ OF_CLIENTS = frozenset(
         "client.rack",
         "default.api.timeout.ms",
         "enable.auto.commit",
-        "fetch.max.bytes",
         "fetch.max.wait.ms",
         "fetch.min.bytes",
         "group.id",

@@ -244,6 +244,11 @@ class IndexedSegment(SegmentFile):
                 # The built indexes find the batches before the fault; a read beyond it meets the fault.
                 self._recent_last_offsets = None
                 return
+            except OSError:
+                # The built indexes end where the disk failed: a reader would pass over what follows.
+                self.unload_indexes()
+                self._is_newest_kept = False
+                raise
             # Readers need the index, not its file: if the file cannot be written, it is built again later.
             with suppress(OSError):
                 self.save_indexes()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _INDEXES_KEPT: Final = 4
 """Closed segments of a log whose indexes stay in memory after a read, for readers at different places."""
+_MOST_INDEXES_KEPT: Final = 64
+_INDEXED_BYTES_KEPT: Final = 8 << 30
+"""Bytes of the segments of which more indexes than `_INDEXES_KEPT` stay; an index has at most 0.5 % of it."""
 
 
 class Segments:
@@ -122,10 +125,19 @@ class Segments:
         if segment in recent:
             recent.remove(segment)
         recent.append(segment)
-        if len(recent) > _INDEXES_KEPT and recent[0].indexes_synced:
-            recent[0].unload_indexes()
-        del recent[:-_INDEXES_KEPT]
+        while self._has_too_many_indexes():
+            oldest = recent.pop(0)
+            with suppress(OSError):
+                oldest.close_file()
+            if oldest.indexes_synced:
+                oldest.unload_indexes()
         self.close_read(but=segment)
+
+    def _has_too_many_indexes(self) -> bool:
+        recent = self._recently_read
+        if len(recent) <= _INDEXES_KEPT:
+            return False
+        return len(recent) > _MOST_INDEXES_KEPT or sum(one.size for one in recent) > _INDEXED_BYTES_KEPT
 
     def close_read(self, but: Segment | None = None) -> None:
         """Close the files of the closed segments that were read, except one."""
