@@ -285,7 +285,7 @@ class StreamGroup:
         member.release(view.revoked)
         ends = self._ends(view, step.positions)
         moved = self._moved(view, step.positions, ends)
-        commits = commits_of_moved(moved, self._known)
+        commits = commits_of_moved(moved, step.positions, self._known)
         _commit_existing(member, commits, view, topic_ids)
         self._known = {**self._known, **commits}
         return Committed(view, {**step.positions, **moved}, ends)

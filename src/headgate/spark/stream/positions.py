@@ -85,12 +85,13 @@ def _position(stored: Mapping[str, int]) -> Position:
     return position
 
 
-def metadata_of(epoch: int, first: int) -> str:
+def metadata_of(epoch: int, first: int, left: int | None = None) -> str:
     """Return the metadata of a commit by a stream: it tells the stream's commits from those of others.
 
-    `first` is the offset at which the epoch began.
+    `first` is the offset at which the epoch began; `left` that at which the stream was before, for the commit
+    with which it takes over the offset of a rewind.
     """
-    return f"{_MARK} {epoch} {first}"
+    return f"{_MARK} {epoch} {first}" + ("" if left is None else f" {left}")
 
 
 def epoch_in(metadata: str) -> int | None:
@@ -103,6 +104,12 @@ def first_in(metadata: str) -> int | None:
     """Return the offset at which the epoch began; None if no stream made the commit, or an early one."""
     numbers = _numbers_in(metadata)
     return numbers[1] if len(numbers) > 1 else None
+
+
+def left_in(metadata: str) -> int | None:
+    """Return the offset at which a stream was before a rewind that it takes over; None in other commits."""
+    numbers = _numbers_in(metadata)
+    return numbers[2] if len(numbers) > 2 else None
 
 
 def _numbers_in(metadata: str) -> list[int]:

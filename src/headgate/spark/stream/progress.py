@@ -34,7 +34,14 @@ from types import MappingProxyType
 from headgate.client.membership import MemberView
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import TopicPartition
-from headgate.spark.stream.positions import Position, StreamOffsets, epoch_in, first_in, metadata_of
+from headgate.spark.stream.positions import (
+    Position,
+    StreamOffsets,
+    epoch_in,
+    first_in,
+    left_in,
+    metadata_of,
+)
 
 Committed = Mapping[TopicPartition, CommittedOffset]
 
@@ -74,7 +81,7 @@ def next_step(
         before, now = start.positions.get(where), committed.get(where)
         if where not in view.assigned and is_new(start, view, where):
             continue
-        again = None
+        again = left = None
         if where in view.assigned and where not in known and now is not None:
             again = position_to_repeat(None if is_new(start, view, where) else before, now)
         if again is not None:
@@ -87,27 +94,33 @@ def next_step(
             first, offset, epoch = before.start, before.end, before.epoch
         elif where in view.assigned and restored.get(where, is_rewind(before, now, known.get(where))):
             first = offset = now.offset
-            epoch = _epoch_after(before, now, view)
+            epoch, left = _epoch_after(before, now, view), before.end
         elif before.end > now.offset:
             first, offset, epoch = before.start, before.end, before.epoch
         else:
             continue
         positions[where] = Position(offset, offset, epoch)
-        wanted = CommittedOffset(offset, metadata=metadata_of(epoch, _first_of(epoch, now, first)))
+        wanted = CommittedOffset(offset, metadata=metadata_of(epoch, _first_of(epoch, now, first), left))
         if now is None or not is_same(now, wanted):
             commits[where] = wanted
     return Step(positions, commits, lost)
 
 
-def commits_of_moved(moved: Mapping[TopicPartition, Position], known: Committed) -> Committed:
-    """Return what to commit for the positions that were moved by rule 7, given the group's offsets."""
+def commits_of_moved(
+    moved: Mapping[TopicPartition, Position], before: Mapping[TopicPartition, Position], known: Committed
+) -> Committed:
+    """Return what to commit for the positions that were moved by rule 7, given the former ones and the
+    group's offsets.
+    """
     commits = {}
     for where, position in moved.items():
         now = known.get(where)
         epoch = None if now is None else epoch_in(now.metadata)
         if now is None or epoch is None or (epoch, now.offset) < (position.epoch, position.start):
             first = _first_of(position.epoch, now, position.start)
-            commits[where] = CommittedOffset(position.start, metadata=metadata_of(position.epoch, first))
+            left = before[where].start if first == position.start else None
+            metadata = metadata_of(position.epoch, first, left)
+            commits[where] = CommittedOffset(position.start, metadata=metadata)
     return commits
 
 
@@ -137,13 +150,16 @@ def is_rewind(before: Position, now: CommittedOffset, known: CommittedOffset | N
 def position_to_repeat(before: Position | None, now: CommittedOffset) -> Position | None:
     """Return where a checkpoint reads again that is older than the last rewind; None if it is not.
 
-    The stream committed where the epoch began, and more since. After a crash in a rewind there is no more.
-    `before` is None for a partition that the checkpoint does not have: it was added later.
+    The stream committed where the epoch began, and more since. If there is no more, it may be a crash in the
+    rewind: then the checkpoint is where the stream was before. `before` is None for a partition that the
+    checkpoint does not have: it was added later.
     """
-    epoch, first = epoch_in(now.metadata), first_in(now.metadata)
-    if epoch is None or first is None or now.offset <= first:
+    epoch, first, left = epoch_in(now.metadata), first_in(now.metadata), left_in(now.metadata)
+    if epoch is None or first is None:
         return None
     if before is not None and epoch <= before.epoch:
+        return None
+    if now.offset <= first and (before is None or left in (None, before.end)):
         return None
     offset = first if before is None else min(before.end, first)
     return Position(offset, offset, epoch)
