@@ -900,6 +900,34 @@ def test_a_range_is_finished_before_its_files_are_merged(broker: Broker, tmp_pat
     check_states(Path(target))
 
 
+def test_a_damaged_partition_does_not_keep_the_others_from_being_landed(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """Each run lands what is new in them, and fails; when the damage is mended, nothing is there twice."""
+    source, target = str(broker.directory), tmp_path / "tables"
+    land(source, str(target))
+    log = broker.directory / f"{TOPIC}-0" / f"{0:020}.log"
+    size = log.stat().st_size
+    broker.append(0, [commit(20)])
+    broker.append(0, [commit(21), commit(22)])
+    whole = log.read_bytes()
+    damaged = bytearray(whole)
+    damaged[size + 70] ^= 1
+    log.write_bytes(damaged)
+    for number in range(3):
+        broker.append(1, [commit(30 + number), event()])
+        with pytest.raises(LandingFailed, match=f"{TOPIC}-0"):
+            land(source, str(target))
+        progress = read_progress(Folder(str(target)))
+        assert progress is not None
+        assert [one.end for one in progress.of_log().values()] == [5, broker.ends[1]]
+        assert progress.planned == ((where(0), 5, 8),)
+    log.write_bytes(whole)
+    make_due(target)
+    land(source, str(target))
+    check(broker, target)
+
+
 def test_a_partition_that_is_gone_is_refused(broker: Broker, tmp_path: Path) -> None:
     """Its records were lost, or this is another log."""
     target = tmp_path / "tables"

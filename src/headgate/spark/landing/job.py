@@ -182,15 +182,19 @@ def _land(
     progress = remove_unfinished_sample(folder, progress)
     rows = {table: 0 for table in progress.tables if table in landed_tables.GROWING}
     job = _Job(options, folder, logs.bounds, run, rows)
+    failed: Failed | None = None
     if progress.planned:  # by an unfinished run; a merge before that could take files that are written again
-        progress = _do(job, progress)
-    if progress.is_merging:
+        progress, failed = _do(job, progress, progress.planned)
+    if progress.is_merging and not progress.planned:
         with suppress(LandingFailed):  # new records are not kept waiting: it fails again at the end
             progress = _merge(job, progress)
     while planned := _ranges(options, progress, logs):
-        progress = replace(progress, planned=planned)
+        progress = replace(progress, planned=(*progress.planned, *planned))
         save_progress(folder, progress)
-        progress = _do(job, progress)
+        progress, problem = _do(job, progress, planned)
+        failed = failed or problem
+    if failed is not None:  # no other partition waits for one that is damaged, as its log is compacted
+        raise _ERRORS[failed.failure](failed.message)
     if ends is not None:
         progress, sampled = sample(folder, progress, ends)
         rows |= sampled
@@ -251,8 +255,11 @@ class _Job:
     rows: dict[str, int]
 
 
-def _do(job: _Job, progress: Progress) -> Progress:
-    """Land the planned ranges and advance the progress."""
+def _do(job: _Job, progress: Progress, planned: Sequence[Range]) -> tuple[Progress, Failed | None]:
+    """Land these of the planned ranges and advance the progress; return the first failure, too.
+
+    Ranges that failed remain planned.
+    """
     tasks = [
         LandingTask(
             job.options,
@@ -265,21 +272,27 @@ def _do(job: _Job, progress: Progress) -> Progress:
             job.logs[where][0],
             is_first=where not in progress.partitions,
         )
-        for where, start, end in progress.planned
+        for where, start, end in planned
     ]
-    progress, found = _run_ranges(job, progress, tasks)
+    progress, found, failed = _run_ranges(job, progress, tasks)
     epochs = {done.where: done.epoch for done in found if done.where}
     progress = progress.done(epochs, _gaps(job, progress, found))
     save_progress(job.folder, progress)
-    return progress
+    return progress, failed
 
 
-def _run_ranges(job: _Job, progress: Progress, tasks: Sequence[LandingTask]) -> tuple[Progress, list[Done]]:
-    """Run the tasks of the planned ranges; where rows are too large, plan a smaller range and run that."""
+def _run_ranges(
+    job: _Job, progress: Progress, tasks: Sequence[LandingTask]
+) -> tuple[Progress, list[Done], Failed | None]:
+    """Run the tasks of planned ranges; where rows are too large, plan a smaller range and run that."""
     found: list[Done] = []
+    failed: Failed | None = None
     while tasks:
         ends: dict[TopicPartition, int] = {}
         for result in _run(job, tasks):
+            if isinstance(result, Failed):
+                failed = failed or result
+                continue
             if isinstance(result, Smaller):
                 ends[result.where] = result.end
                 continue
@@ -291,19 +304,14 @@ def _run_ranges(job: _Job, progress: Progress, tasks: Sequence[LandingTask]) -> 
             progress = replace(progress, planned=planned)
             save_progress(job.folder, progress)
         tasks = [replace(task, end=ends[task.where]) for task in tasks if task.where in ends]
-    return progress, found
+    return progress, found, failed
 
 
-def _run(job: _Job, tasks: Sequence[Task]) -> list[Done | Smaller]:
-    """Run tasks, which look whether they see this target. Raises LandingRefused, LandingFailed."""
-    found: list[Done | Smaller] = []
+def _run(job: _Job, tasks: Sequence[Task]) -> list[Result]:
+    """Run tasks, which look whether they see this target."""
     run_id = uuid.uuid4().hex
     job.folder.write(RUN_ID_FILE, run_id.encode())
-    for result in job.run([replace(task, run_id=run_id) for task in tasks]):
-        if isinstance(result, Failed):
-            raise _ERRORS[result.failure](result.message)
-        found.append(result)
-    return found
+    return job.run([replace(task, run_id=run_id) for task in tasks])
 
 
 def _remove_unfinished(folder: Folder, progress: Progress) -> None:
@@ -326,7 +334,9 @@ def _merge(job: _Job, progress: Progress) -> Progress:
     if tasks := merge_tasks(job.folder, progress.tables, today):
         progress = replace(progress, is_merging=True)
         save_progress(job.folder, progress)
-        _run(job, tasks)
+        for result in _run(job, tasks):
+            if isinstance(result, Failed):
+                raise _ERRORS[result.failure](result.message)
     progress = replace(progress, merged_before=today, is_merging=False)
     save_progress(job.folder, progress)
     return progress
@@ -355,7 +365,11 @@ def _gaps(job: _Job, progress: Progress, found: Sequence[Done]) -> dict[TopicPar
 
 
 def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tuple[Range, ...]:
-    """Return the next range of each partition: from its landed end on, without dividing a run of records."""
+    """Return the next range of each partition: from its landed end on, without dividing a run of records.
+
+    Partitions with a planned range, which has failed, have none.
+    """
+    held = {where for where, _, _ in progress.planned}
     if gone := sorted(progress.partitions.keys() - logs.bounds.keys()):
         raise LandingRefused(
             f"{gone[0]} is gone, but was landed up to "
@@ -365,6 +379,8 @@ def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tupl
     for where, (first, durable) in sorted(logs.bounds.items()):
         landed = progress.partitions.get(where)
         start = landed.end if landed else first
+        if where in held:
+            continue
         if where in logs.unmarked:
             if not landed:
                 continue  # a young log: the others are landed meanwhile
@@ -373,7 +389,7 @@ def _ranges(options: Options, progress: Progress, logs: CoordinatorLogs) -> tupl
             raise _ends_early(options, where, durable, start)
         wanted[where] = start, durable
     young = [where for where in sorted(logs.unmarked) if where.topic == GROUP_OFFSETS_TOPIC]
-    if young and not any(where.topic == GROUP_OFFSETS_TOPIC for where in wanted):
+    if young and not held and not any(where.topic == GROUP_OFFSETS_TOPIC for where in wanted):
         raise _unmarked(options, young[0])
     ends = ends_of_ranges(options, wanted)
     return tuple((each, start, ends[each]) for each, (start, _) in wanted.items() if start < ends[each])

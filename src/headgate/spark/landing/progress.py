@@ -97,19 +97,21 @@ class Progress:
         }
 
     def done(self, epochs: Mapping[TopicPartition, int], gaps: Mapping[TopicPartition, Gap]) -> Progress:
-        """Return the progress after the planned ranges.
+        """Return the progress after the planned ranges of the partitions in `epochs`; others remain planned.
 
         `epochs` are those of their last batches; `gaps` those in the ranges, by partition.
         """
         partitions = dict(self.partitions)
         for where, start, end in self.planned:
+            if where not in epochs:
+                continue
             landed = partitions.get(where, LandedPartition(start, start, -1))
-            epoch = epochs.get(where, landed.epoch)
             found = landed.gaps
             if gap := gaps.get(where):
                 found = _with(found, gap)
-            partitions[where] = replace(landed, end=end, epoch=epoch, gaps=found)
-        return replace(self, partitions=partitions, planned=())
+            partitions[where] = replace(landed, end=end, epoch=epochs[where], gaps=found)
+        left = tuple(each for each in self.planned if each[0] not in epochs)
+        return replace(self, partitions=partitions, planned=left)
 
     def to_bytes(self) -> bytes:
         """Return the contents as bytes."""
