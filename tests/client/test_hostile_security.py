@@ -413,7 +413,14 @@ def test_a_token_that_a_broker_refuses_is_not_used_again(listen: Listen, start_n
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
 def test_a_token_server_that_is_away_may_come_back(
     listen: Listen, start_node: StartNode, answer: bytes
 ) -> None:

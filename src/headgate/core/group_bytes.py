@@ -13,7 +13,8 @@ from typing import Final
 from headgate.domain.ids import TopicName
 
 MOST_BYTES: Final = 24 << 20
-"""Of the metadata of all members of a group, of all their assignments, and of the topic names of one member.
+"""Of the metadata and the ids of all members of a group, of all their assignments, and of the topic names of
+one member.
 
 The largest record has twice as much, and ids. A log takes more (`headgate.runtime.local_log`).
 """
@@ -24,6 +25,11 @@ TOO_LONG: Final = "The names of the topics are too long together."
 def bytes_of(named: Iterable[tuple[str, bytes]]) -> int:
     """Return the bytes of a member's metadata for all its protocols, or of the assignments of all members."""
     return sum(len(data) for _, data in named)
+
+
+def ids_bytes(*ids: str) -> int:
+    """Return how many bytes a member's ids and those of its client have in a record."""
+    return sum(len(one.encode()) for one in ids)
 
 
 def are_too_long(topic_names: Iterable[TopicName] | None) -> bool:

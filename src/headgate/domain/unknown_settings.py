@@ -29,11 +29,19 @@ OF_CLIENTS = frozenset(
         "session.timeout.ms",
         "share.acknowledgement.mode",
         "share.acquire.mode",
+        # of producers
+        "acks",
+        "batch.size",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "linger.ms",
+        "max.in.flight.requests.per.connection",
+        "retries",
     }
 )
-"""Well-known settings of Kafka's consumers. The server has some of the same or of a similar name."""
+"""Well-known settings of Kafka's clients. The server has some of the same or of a similar name."""
 
-_LIKENESS, _ENDINGS_ONLY = 0.5, 1.0
+_LIKENESS, _ENDINGS_ONLY = 0.6, 1.0
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> str:

@@ -101,7 +101,8 @@ class Durability:
         segments = [segment for segment, _, _ in request.parts]
         request.release()
         for segment in segments:
-            if segment is not self._segments.active:
+            # What it got after the sync began is not synced: an error of its close must not be lost.
+            if segment is not self._segments.active and segment.synced_bytes >= segment.size:
                 with suppress(OSError):  # the sync has its result
                     segment.close_file()
         if request in self._syncs:

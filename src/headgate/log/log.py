@@ -546,7 +546,7 @@ class Log:
             except OSError as error:
                 self._fail(self._failure or error)
         for segment in self._segments.closed:
-            if segment.indexes_synced:
+            if segment.can_unload:
                 segment.unload_indexes()
 
     def close(self) -> None:

@@ -129,6 +129,11 @@ class IndexedSegment(SegmentFile):
         self._recent_positions = []
 
     @property
+    def can_unload(self) -> bool:
+        """Whether the index files have what is in memory; those of a damaged segment are never written."""
+        return self.indexes_synced and self._damage is None
+
+    @property
     def offset_index(self) -> OffsetIndex:
         """Return the offset index; load or rebuild it if necessary."""
         if self._offset_index is None:

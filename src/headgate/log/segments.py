@@ -129,7 +129,7 @@ class Segments:
             oldest = recent.pop(0)
             with suppress(OSError):
                 oldest.close_file()
-            if oldest.indexes_synced:
+            if oldest.can_unload:
                 oldest.unload_indexes()
         self.close_read(but=segment)
 

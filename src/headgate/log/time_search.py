@@ -72,7 +72,10 @@ def _find_newest(segments: Segments, start: int, timestamp_ms: int) -> Generator
     while True:
         for segment in segments.reaching(position):
             was_known = segment.is_newest_known
-            if segment.max_timestamp >= timestamp_ms:
+            newest = segment.max_timestamp
+            if not was_known and segment.can_unload and segment is not segments.active:
+                segment.unload_indexes()
+            if newest >= timestamp_ms:
                 return
             position = segment.next_offset
             if not was_known:
@@ -85,7 +88,7 @@ def _find_newest(segments: Segments, start: int, timestamp_ms: int) -> Generator
 def _bounds_with(segments: Iterable[Segment], timestamp_ms: int, start: int) -> tuple[int, int] | None:
     """Return the offsets, from `start` on, between which the first batch at or after `timestamp_ms` is."""
     for segment in segments:
-        if segment.max_timestamp >= timestamp_ms and segment.next_offset > start:
+        if segment.next_offset > start and segment.max_timestamp >= timestamp_ms:
             return max(segment.start_before(timestamp_ms), start), segment.next_offset
     return None
 

@@ -326,6 +326,7 @@ class BrokerNode:
                 logger.error("retention failed", extra={"error": str(failure)})
             except Exception as failure:  # the next round may succeed
                 unexpected(Where.HOUSEKEEPING, "retention failed", failure)
+            self._remove_deleted()  # an error has ended it perhaps
             self._tidy_catalogue()
             await asyncio.sleep(self.settings["log.retention.check.interval.ms"] / 1000)
 

@@ -69,13 +69,26 @@ def test_a_join_is_refused(what: str, changes: dict[str, Any], error: ErrorCode,
 def test_metadata_that_no_record_takes_is_refused() -> None:
     """All members together; what a member joins with again takes the place of its metadata."""
     h = harness()
-    half = (("range", b"\0" * (MOST_BYTES // 2)),)
+    half = (("range", b"\0" * (MOST_BYTES // 2 - 100)),)
     generation = h.stable_group("a", "b", protocols=half)
-    third = h.ask(join(new_member_id="c", protocols=(("range", b"\0"),), must_know_member_id=False))
+    third = h.ask(join(new_member_id="c", protocols=(("range", b"\0" * 200),), must_know_member_id=False))
     assert third.error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    too_much = h.ask(join(member_id="b", protocols=(("range", b"\0" * (MOST_BYTES // 2 + 1)),)))
+    too_much = h.ask(join(member_id="b", protocols=(("range", b"\0" * (MOST_BYTES // 2 + 100)),)))
     assert (too_much.error, too_much.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "b")
     assert h.ask(heartbeat("b", generation)) == NONE
+
+
+def test_ids_that_no_record_takes_are_refused() -> None:
+    """As metadata is: a static member and a client may have long ones."""
+    h = harness()
+    errors = []
+    for number in range(500):
+        ids = {"new_member_id": str(number), "instance_id": f"{number:0>32000}", "client_id": "c" * 32_000}
+        token = h.send(join(must_know_member_id=False, **ids))
+        if not h.is_parked(token):
+            errors.append((number, h.answers[token].error))
+    first, error = errors[0]
+    assert (300 < first < 400, error) == (True, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 @pytest.mark.parametrize("changes", [row[1] for row in REFUSALS if row[0] != "other protocol"])

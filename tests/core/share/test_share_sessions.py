@@ -88,6 +88,7 @@ def test_a_connection_with_many_sessions_gives_one_up() -> None:
     assert sessions.in_the_way(_ask(0, "d", connection="many")) is None
     assert sessions.in_the_way(_ask(1, "b", connection="many")) is None
     assert sessions.in_the_way(_ask(0, "b", connection="other")) is None  # it takes the place of one
+    assert sessions.in_the_way(_ask(0, "d", connection="other", has_acknowledgements=True)) is None
     asked = _ask(0, "d", connection="other")
     assert sessions.in_the_way(asked) is first
     sessions.end(first)

@@ -382,7 +382,11 @@ class _Member:
     def _begin(self, new: list[TopicPartition]) -> None:
         known = self._committed_of(new)
         self.committed.update(known)
-        self.reading.positions.update(known | self._starts(new, known))
+        starts = self._starts(new, known)
+        self.reading.positions.update(known | starts)
+        if starts:
+            # At once: if the group removes this member before it has committed, it goes on where it began.
+            self._commit(starts)
 
     def _committed_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         offsets = fetch_offsets(self.reading.cluster, self.member.settings.group_id, partitions)

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -289,7 +289,7 @@ def _execute(admin: Admin, path: Path, output: str) -> int:
             f"{path} was made for cluster {min(others)}, and this is {here}: make a plan here, or "
             "empty its column cluster to execute it all the same"
         )
-    undo = _save_undo(undo_of(planned), path)
+    undo = _save_undo(undo_of([replace(each, cluster_id=here) for each in planned]), path)
     outcomes: list[Outcome] = []
     with progress_bar("resetting", len(planned)) as advance:
         for outcome in execute(admin, planned):

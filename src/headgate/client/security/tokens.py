@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
 
 from headgate.client.security.problem import SecurityProblem
+from headgate.client.security.tls import is_end
 
 LARGEST_ANSWER_BYTES = 1 << 20
 _USED_SHARE = 0.8
@@ -130,11 +131,14 @@ class ClientCredentials:
             return _token_in(self._send(request, timeout_s))
         except urllib.error.HTTPError as problem:
             problem.close()
-            failed = TokenServerAway if problem.code >= _SERVER_ERROR else TokenFailed
-            raise failed(_refusal(self, problem)) from problem
+            if problem.code >= _SERVER_ERROR or problem.code in _BUSY:
+                raise TokenServerAway(
+                    f"no token from {self.url}: {problem.code} {problem.reason}"
+                ) from problem
+            raise TokenFailed(_refusal(self, problem)) from problem
         except OSError as problem:
             reason = getattr(problem, "reason", problem)
-            if isinstance(reason, ssl.SSLError):
+            if isinstance(reason, ssl.SSLError) and not is_end(reason):
                 raise TokenFailed(f"no token from {self.url}: {reason}") from problem
             raise TokenServerAway(f"no token from {self.url}: {reason}") from problem
         except http.client.HTTPException as problem:
@@ -168,6 +172,8 @@ class ClientCredentials:
 _tokens: dict[ClientCredentials, tuple[str, float]] = {}
 """The tokens of this process, each with the monotonic time until which it is used."""
 _lock = Lock()
+_BUSY: Final = (408, 425, 429)
+"""HTTP codes that ask to try again later."""
 _SERVER_ERROR: Final = 500
 """HTTP codes from here on say that the server has a problem."""
 

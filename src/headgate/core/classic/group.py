@@ -13,7 +13,7 @@ from headgate.core.classic.commands import JoinedMember, JoinGroup, Protocols
 from headgate.core.classic.state import TRANSITIONS, ClassicState
 from headgate.core.classic.subscription import subscribed_topics
 from headgate.core.contract import Token
-from headgate.core.group_bytes import bytes_of
+from headgate.core.group_bytes import bytes_of, ids_bytes
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
@@ -100,7 +100,7 @@ class ClassicGroup:
         self.protocol_support: dict[str, int] = {}
         """Number of members that support a protocol."""
         self.metadata_bytes = 0
-        """Bytes of the metadata of all members, for all their protocols."""
+        """Bytes of the metadata of all members, for all their protocols, and of their ids."""
         self.subscription: frozenset[TopicName] | None = None
         """The topics that members subscribe to; None if unknown."""
         self.has_new_members = False
@@ -278,7 +278,8 @@ class ClassicGroup:
     def _count_support(self, member: Member, change: int) -> None:
         for name, _ in member.protocols:
             self.protocol_support[name] = self.protocol_support.get(name, 0) + change
-        self.metadata_bytes += change * bytes_of(member.protocols)
+        ids = member.member_id, member.instance_id or "", member.client_id, member.client_host
+        self.metadata_bytes += change * (bytes_of(member.protocols) + ids_bytes(*ids))
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Return whether a member with these protocols is compatible with all others."""

@@ -20,7 +20,7 @@ from headgate.core.classic.subscription import claims_too_much
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.events import RemovalReason
-from headgate.core.group_bytes import MOST_BYTES, bytes_of
+from headgate.core.group_bytes import MOST_BYTES, bytes_of, ids_bytes
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId
@@ -84,7 +84,9 @@ def _fits(group: ClassicGroup, command: JoinGroup) -> bool:
     known = group.instances.get(command.instance_id) if command.instance_id is not None else None
     before = group.members.get(known or command.member_id)
     replaced = 0 if before is None else bytes_of(before.protocols)
-    return group.metadata_bytes - replaced + bytes_of(command.protocols) <= MOST_BYTES
+    ids = command.member_id or command.new_member_id, command.instance_id or "", command.client_id
+    added = bytes_of(command.protocols) + (ids_bytes(*ids, command.client_host) if before is None else 0)
+    return group.metadata_bytes - replaced + added <= MOST_BYTES
 
 
 def _drop_refused(context: ClassicContext, group: ClassicGroup, member_id: MemberId) -> GroupEffects:

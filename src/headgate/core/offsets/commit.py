@@ -52,7 +52,7 @@ NARROWEST_ROWS = 100
 
 
 class CommitCounts:
-    """Numbers of accepted commits by the way they are recorded; see `ARCHITECTURE.md`."""
+    """Numbers of accepted commits by the way they are recorded; see `docs/internals/requests.md`."""
 
     __slots__ = ("columns", "known_columns", "known_partitions", "partitions", "rows", "transactional")
 

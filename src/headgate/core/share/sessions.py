@@ -152,6 +152,8 @@ class ShareSessions:
         is_known = (request.group_id, request.member_id) in self._sessions
         if is_known or request.epoch != INITIAL_EPOCH or len(self._sessions) < self._most:
             return None
+        if request.has_acknowledgements or not self._has_room(len(request.added), instead_of=0):
+            return None  # it is refused anyway
         most = max(self._by_connection.values(), key=len)
         own = self._by_connection.get(request.connection, ())
         return next(iter(most)) if len(most) > len(own) + 1 else None
