@@ -39,8 +39,9 @@ class ShareCounts:
         self.failed_writes = Seldom(FAILURES_TOLD)
         """Decides which failed writes of states are logged."""
         self.refused_sessions = Seldom(FAILURES_TOLD)
-        self.sessions_given_up = Seldom(FAILURES_TOLD)
         """Decides which refusals of sessions are logged: their clients try again and again."""
+        self.sessions_given_up = Seldom(FAILURES_TOLD)
+        """Decides which sessions are logged that a connection with many gave up."""
 
     def count_acquired(self, acquired: Sequence[AcquiredRecords]) -> None:
         """Count what a fetch acquired."""
