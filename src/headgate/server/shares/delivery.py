@@ -113,7 +113,7 @@ class ShareDelivery:
             if key in self._groups.get(group_id, {}):
                 continue
             start = yield from self._opened(group_id, key)
-            if isinstance(start, ErrorCode):
+            if start is None:
                 continue  # the fetch reports an error
             if group_id not in self._pauses:
                 yield from reply_to(partial(self._ask_for_pauses, group_id))
@@ -122,18 +122,21 @@ class ShareDelivery:
             self._new(group_id, key).load(start)
             yield None
 
-    def _opened(self, group_id: GroupId, key: PartitionKey) -> RequestSteps[int | ErrorCode]:
-        """Open the log of a partition. Return the start if its group begins by time, otherwise -1."""
+    def _opened(self, group_id: GroupId, key: PartitionKey) -> RequestSteps[int | None]:
+        """Open the log of a partition. Return the start if its group begins by time, otherwise -1.
+
+        None: there is no such partition, or it cannot be read.
+        """
         partition = SourceLog(self._node, ShareKey(group_id, *key)).partition()
         if isinstance(partition, ErrorCode):
-            return partition
+            return None
         yield from opened_aside(partition)
         reset = self.settings_of(group_id).reset
         if reset.strategy != ResetStrategy.BY_DURATION:
             return -1
         since = max(0, self._node.system_time() - reset.duration_ms)
         first = yield from partition.find_offset(since)
-        return first.error or first.offset
+        return None if first.error else first.offset
 
     def borrow(self, group_id: GroupId, keys: Sequence[PartitionKey]) -> RequestSteps[None]:
         """Take share-partitions into use without a session, in steps; idle ones are given up later."""
