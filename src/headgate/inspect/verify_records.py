@@ -124,12 +124,7 @@ class CoordinatorRecordCheck(RecordCheck):
         try:
             decoded = decode(record.key, record.value)
         except MalformedRecord as problem:
-            self.findings.error(
-                file,
-                f"the record at offset {offset} is not a record of the coordinator: {problem}",
-                _CANNOT_LOAD,
-                position=position,
-            )
+            _tell_unreadable(self.findings, file, position, offset, problem)
             return
         if isinstance(decoded, UnknownRecord):
             self._unknown[decoded.key_type] += 1
@@ -185,12 +180,7 @@ class StateRecordCheck(RecordCheck):
         try:
             key = self._key_of(record)
         except MalformedRecord as problem:
-            self.findings.error(
-                file,
-                f"the record at offset {offset} is not a record of the coordinator: {problem}",
-                _CANNOT_LOAD,
-                position=position,
-            )
+            _tell_unreadable(self.findings, file, position, offset, problem)
             return
         if key is not None:
             self._strangers.look(key, file, position)
@@ -262,3 +252,10 @@ def _why_no_event(value: bytes | None) -> str | None:
     if event["v"] > NEWEST_RECORD_VERSION:
         return f"has version {event['v']}; this Headgate reads up to {NEWEST_RECORD_VERSION}"
     return None
+
+
+def _tell_unreadable(
+    findings: Findings, file: str, position: int, offset: int, problem: MalformedRecord
+) -> None:
+    what = f"the record at offset {offset} is not a record of the coordinator: {problem}"
+    findings.error(file, what, _CANNOT_LOAD, position=position)

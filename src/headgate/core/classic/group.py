@@ -185,7 +185,7 @@ class ClassicGroup:
             self.instances[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
-        self._count_support(member, 1)
+        self._count(member, 1)
 
     def remove(self, member_id: MemberId) -> list[Token]:
         """Remove a member or a pending member; return its parked requests, which the caller must answer."""
@@ -194,7 +194,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is None:
             return []
-        self._count_support(member, -1)
+        self._count(member, -1)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
         if self.leader == member_id:
@@ -204,11 +204,11 @@ class ClassicGroup:
 
     def update(self, member: Member, command: JoinGroup) -> None:
         """Update a member with the fields of its new join."""
-        self._count_support(member, -1)
+        self._count(member, -1)
         member.protocols = command.protocols
         member.rebalance_timeout_ms = command.rebalance_timeout_ms
         member.session_timeout_ms = command.session_timeout_ms
-        self._count_support(member, 1)
+        self._count(member, 1)
 
     def replace(self, old: Member, member_id: MemberId) -> Member:
         """Replace the id of a static member, which must not have parked requests."""
@@ -275,7 +275,7 @@ class ClassicGroup:
         """The largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def _count_support(self, member: Member, change: int) -> None:
+    def _count(self, member: Member, change: int) -> None:
         for name, _ in member.protocols:
             self.protocol_support[name] = self.protocol_support.get(name, 0) + change
         ids = member.member_id, member.instance_id or "", member.client_id, member.client_host
